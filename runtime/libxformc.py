@@ -1,7 +1,7 @@
 """The C API of libxformc through ctypes, so that both runtimes can be compared (docs/cpp.md); engines run as in C."""
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ctypes import POINTER, Structure, byref, c_bool, c_char_p, c_double, c_float, c_int, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.tasks import RESULTS, SAMPLED, WRITING
+from xformc.runtime.alignment import Alignment
 from xformc.runtime.generate import Continuation
 from xformc.runtime.kinds.alignment import Labelling, Transcript
 from xformc.runtime.kinds.labels import Prediction
@@ -30,6 +31,17 @@ class ResultOfEngine:
     labels: tuple[str, ...]
     several: bool
     has_tokenizer: bool
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """A stream of tokens that has ended: an iterable of its pieces."""
+
+    pieces: Sequence[str]
+    continuation: Continuation
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.pieces)
 
 
 class CppEngine:
@@ -97,6 +109,25 @@ class CppEngine:
         found = self._written("generate", _texts(prompts), c_size_t(len(prompts)), sampling, run)
         return [Continuation(one.text, one.score, one.tokens, one.token_scores) for [one] in found]
 
+    def stream_tokens(self, prompt: str, *, tokens_at_once: int = 1, **options: Any) -> "Pieces":
+        """See `Engine.stream_tokens`; the stream has ended when this returns."""
+        pieces: list[str] = []
+
+        def take(_: object, piece: _Bytes, __: object) -> int:
+            pieces.append(ctypes.string_at(piece.data, piece.size).decode())
+            return 0
+
+        sampling = self._options(_SampleOptions, options)
+        run = self._options(_RunOptions, {**options, "tokens_at_once": tokens_at_once})
+        [[one]] = self._written("stream_tokens", _texts([prompt])[0], _TAKE(take), None, sampling, run)
+        return Pieces(pieces, Continuation(one.text, one.score, one.tokens))
+
+    def align(self, sources: Sequence[str], targets: Sequence[str], **options: Any) -> list[Alignment]:
+        """See `Engine.align`."""
+        run = self._options(_RunOptions, options)
+        found = self._written("align", _texts(sources), _texts(targets), c_size_t(len(sources)), run)
+        return [cast(Alignment, one.alignment) for [one] in found]
+
     def predict(
         self, examples: Sequence[str | Sequence[str]] | Mapping[str, NDArray[Any]], **options: Any
     ) -> list[Prediction]:
@@ -162,7 +193,18 @@ class CppEngine:
         scores = self._library.xformc_results_token_scores(results, c_size_t(index), c_size_t(rank))
         each = tuple(map(float, scores[: one.token_count])) if scores else ()
         tokens = tuple(one.tokens[: one.token_count])
-        return Hypothesis(text, float(one.score), tokens, {**values, **own}, token_scores=each)
+        links = self._links(results, index, rank)
+        return Hypothesis(text, float(one.score), tokens, {**values, **own}, token_scores=each, alignment=links)
+
+    def _links(self, results: c_void_p, index: int, rank: int) -> Alignment | None:
+        one = _Links(size=ctypes.sizeof(_Links))
+        if not self._library.xformc_results_links(results, c_size_t(index), c_size_t(rank), byref(one)):
+            return None
+        words, tokens = one.words[: 2 * one.word_count], one.tokens[: 2 * one.token_count]
+        shape = one.target_count, one.source_count
+        weights = np.array(one.attention[: shape[0] * shape[1]], np.float32).reshape(shape)
+        pairs = [tuple(zip(flat[::2], flat[1::2], strict=True)) for flat in (words, tokens)]
+        return Alignment(pairs[0], pairs[1], weights)
 
     def _result(self, index: int) -> ResultOfEngine:
         """Return what the library says of a result of the engine."""
@@ -252,7 +294,8 @@ class _RunOptions(_Options):
     INIT = "xformc_run_options_init"
     _fields_ = [
         ("size", c_size_t), ("workers", c_int64), ("max_batch_tokens", c_int64), ("window", c_int64),
-        ("truncate", c_bool), ("cancel", c_void_p), ("token_scores", c_bool),
+        ("truncate", c_bool), ("cancel", c_void_p), ("token_scores", c_bool), ("tokens_at_once", c_int64),
+        ("alignment", c_bool),
     ]  # fmt: skip
 
 
@@ -311,6 +354,17 @@ class _Value(Structure):
     ]  # fmt: skip
 
 
+class _Links(Structure):
+    _fields_ = [
+        ("size", c_size_t), ("words", POINTER(c_int64)), ("word_count", c_size_t), ("tokens", POINTER(c_int64)),
+        ("token_count", c_size_t), ("attention", POINTER(c_float)), ("target_count", c_size_t),
+        ("source_count", c_size_t),
+    ]  # fmt: skip
+
+
+_TAKE = ctypes.CFUNCTYPE(c_int, c_void_p, _Bytes, c_void_p)
+
+
 class _Array(Structure):
     _fields_ = [
         ("name", c_char_p), ("element", c_int), ("data", c_void_p), ("shape", POINTER(c_int64)), ("rank", c_size_t),
@@ -326,7 +380,7 @@ def _open() -> ctypes.CDLL:
         getattr(library, f"xformc_{name}").restype = c_char_p
     for name in ("results_count", "results_hypothesis_count", "engine_result_count", "results_alignment_count"):
         getattr(library, f"xformc_{name}").restype = c_size_t
-    for name in ("engine_result", "results_value", "results_text_value", "results_alignment"):
+    for name in ("engine_result", "results_value", "results_text_value", "results_alignment", "results_links"):
         getattr(library, f"xformc_{name}").restype = c_bool
     library.xformc_results_token_scores.restype = POINTER(c_float)
     return library

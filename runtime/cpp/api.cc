@@ -179,6 +179,16 @@ void run_stream(const Engine& engine, const Work& work, const Batching& batching
   engine.stream(*work.task, batching, cancel, work.texts, reads, writes);
 }
 
+// Each of the first texts, which are empty if there are none, and then the second one.
+std::vector<xformc_text> paired(const xformc_text* first, const xformc_text* second, size_t count) {
+  std::vector<xformc_text> pairs;
+  for (size_t i = 0; i < count; ++i) {
+    pairs.push_back(first == nullptr ? xformc_text{"", 0} : first[i]);
+    pairs.push_back(second[i]);
+  }
+  return pairs;
+}
+
 // Runs an engine on texts. `make(engine, batching)` returns the Work.
 template <typename Make>
 xformc_status from_texts(const xformc_engine* engine, const xformc_text* texts, size_t count,
@@ -245,7 +255,9 @@ void xformc_load_options_init(xformc_load_options* options, size_t size) {
 }
 
 void xformc_run_options_init(xformc_run_options* options, size_t size) {
-  init(options, size, xformc_run_options{size, XFORMC_DEFAULT, XFORMC_DEFAULT, XFORMC_DEFAULT, false, nullptr, false});
+  init(options, size,
+       xformc_run_options{size, XFORMC_DEFAULT, XFORMC_DEFAULT, XFORMC_DEFAULT, false, nullptr, false, XFORMC_DEFAULT,
+                          false});
 }
 
 void xformc_search_options_init(xformc_search_options* options, size_t size) {
@@ -454,6 +466,15 @@ bool xformc_results_alignment(const xformc_results* results, size_t index, size_
   return true;
 }
 
+bool xformc_results_links(const xformc_results* results, size_t index, size_t rank, xformc_links* links) {
+  if (rank >= xformc_results_hypothesis_count(results, index)) return false;
+  const auto& found = results->items[index].hypotheses[rank].links;
+  if (!found) return false;
+  return fill_known(links, {sizeof *links, found->words.data(), found->words.size() / 2, found->tokens.data(),
+                            found->tokens.size() / 2, found->attention.data(), static_cast<size_t>(found->targets),
+                            static_cast<size_t>(found->sources)});
+}
+
 void xformc_results_free(xformc_results* results) { delete results; }
 
 xformc_status xformc_translate(const xformc_engine* engine, const xformc_text* texts, size_t count,
@@ -487,6 +508,46 @@ xformc_status xformc_generate(const xformc_engine* engine, const xformc_text* pr
   });
 }
 
+xformc_status xformc_stream_tokens(const xformc_engine* engine, xformc_text prompt, xformc_take take, void* take_data,
+                                   const xformc_sample_options* sampling, const xformc_run_options* run,
+                                   xformc_results** results, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    require(reinterpret_cast<const void*>(take), "take");
+    xformc_results so_far{{Result{}}};
+    const auto takes = [&](const std::string& piece, const Hypothesis& found) {
+      so_far.items[0].hypotheses = {found};
+      if (take(take_data, {piece.c_str(), piece.size()}, &so_far) == 0) return;
+      throw Failure(XFORMC_CANCELLED, "the call was ended by its take function");
+    };
+    Result found = engine->engine.stream_tokens(prompt, sampling, xformc::read_options(run), takes);
+    if (results != nullptr) *results = new xformc_results{{std::move(found)}};
+  });
+}
+
+bool xformc_engine_streams(const xformc_engine* engine) {
+  return engine != nullptr && engine->engine.manifest().streams();
+}
+
+bool xformc_engine_aligns(const xformc_engine* engine) {
+  return engine != nullptr && engine->engine.manifest().aligns();
+}
+
+xformc_status xformc_align(const xformc_engine* engine, const xformc_text* sources, const xformc_text* targets,
+                           size_t count, const xformc_run_options* run, xformc_results** results,
+                           xformc_error** error) {
+  return guarded(error, [&] {
+    require_texts(engine, sources, count, results);
+    if (count > 0) require(targets, "targets");
+    const Engine& loaded = engine->engine;
+    xformc_run_options options = xformc::read_options(run);
+    const auto task = loaded.aligning(loaded.batching(options));
+    options.alignment = true;
+    const std::vector<xformc_text> pairs = paired(sources, targets, count);
+    *results = new xformc_results{loaded.all(*task, loaded.batching(options), options.cancel, pairs.data(), count, 2)};
+  });
+}
+
 xformc_status xformc_score(const xformc_engine* engine, const xformc_text* prompts, const xformc_text* texts,
                            size_t count, const xformc_run_options* run, xformc_results** results,
                            xformc_error** error) {
@@ -496,11 +557,7 @@ xformc_status xformc_score(const xformc_engine* engine, const xformc_text* promp
     xformc_run_options options = xformc::read_options(run);
     const auto task = loaded.scoring(loaded.batching(options));
     options.token_scores = true;
-    std::vector<xformc_text> pairs;
-    for (size_t i = 0; i < count; ++i) {
-      pairs.push_back(prompts == nullptr ? xformc_text{"", 0} : prompts[i]);
-      pairs.push_back(texts[i]);
-    }
+    const std::vector<xformc_text> pairs = paired(prompts, texts, count);
     *results = new xformc_results{loaded.all(*task, loaded.batching(options), options.cancel, pairs.data(), count, 2)};
   });
 }
@@ -556,6 +613,19 @@ xformc_status xformc_translate_stream(const xformc_engine* engine, xformc_read r
   return from_stream(
       engine, {read, read_data, write, write_data}, run, error,
       [&](const Engine& loaded, const Batching& batching) { return Work{loaded.translation(search, batching), 1}; });
+}
+
+xformc_status xformc_align_stream(const xformc_engine* engine, xformc_read read, void* read_data, xformc_write write,
+                                  void* write_data, const xformc_run_options* run, xformc_error** error) {
+  return guarded(error, [&] {
+    require(engine, "engine");
+    const Engine& loaded = engine->engine;
+    xformc_run_options options = xformc::read_options(run);
+    auto task = loaded.aligning(loaded.batching(options));
+    options.alignment = true;
+    run_stream(loaded, {std::move(task), 2}, loaded.batching(options), options.cancel,
+               {read, read_data, write, write_data});
+  });
 }
 
 xformc_status xformc_generate_stream(const xformc_engine* engine, xformc_read read, void* read_data, xformc_write write,

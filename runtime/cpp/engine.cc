@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "../kernels/library.h"
+#include "alignment.h"
 #include "failure.h"
 #include "prefix.h"
 #include "token_scores.h"
@@ -49,6 +50,24 @@ Interface interface_of(const Manifest& manifest) {
   }
   return interface;
 }
+
+ModelFiles model_files(const std::filesystem::path& folder, const Manifest& manifest) {
+  ModelFiles files{{folder / "model.onnx", interface_of(manifest)}, {}, {}, {}, {}, {}};
+  const std::vector<std::string> all = model_inputs(manifest.inputs);
+  if (manifest.has_results_of_text()) files.of_text = {folder / "results.onnx", {all, model_outputs(manifest, true)}};
+  if (manifest.has_file(SCORES)) files.scores = {folder / SCORES, {all, {"token_scores"}}};
+  if (manifest.aligns()) files.alignments = {folder / ALIGNMENTS, {all, {"attention"}}};
+  if (!manifest.streams()) return files;
+  files.prompt = {folder / PROMPT, {{"prompt", "max_new_tokens"}, {"step/at", "step/positions", "step/done"}, true}};
+  files.following = {folder / CONTINUE,
+                     {{"seed", "max_new_tokens", "temperature", "top_k", "top_p", "count", "step/at"},
+                      {"tokens", "step/at_next", "step/done_next", "step/scores_next"},
+                      true}};
+  return files;
+}
+
+// What a call of so many workers needs beside the model.
+Needed needed(const Batching& batching) { return {batching.token_scores, batching.alignment, false}; }
 
 // The tasks whose engines have this method, those with a word in specs if there are any.
 std::vector<std::string> tasks_with(const std::string& method) {
@@ -127,15 +146,8 @@ Engine::Engine(const std::string& folder, const xformc_load_options& options) {
   check_operators((path / "engine.json").string(), manifest_);
   check_files(path, manifest_, options.verify_hashes);
   check_target(folder, manifest_);
-  std::optional<ModelFile> of_text;
-  if (manifest_.has_results_of_text()) {
-    of_text = {path / "results.onnx", {model_inputs(manifest_.inputs), model_outputs(manifest_, true)}};
-  }
-  std::optional<ModelFile> scores;
-  if (manifest_.has_file(SCORES)) scores = {path / SCORES, {model_inputs(manifest_.inputs), {"token_scores"}}};
   session_ = std::make_unique<Session>(options.onnxruntime == nullptr ? "" : options.onnxruntime,
-                                       ModelFile{path / "model.onnx", interface_of(manifest_)}, std::move(of_text),
-                                       std::move(scores), threads, workers, manifest_.target == "native");
+                                       model_files(path, manifest_), threads, workers, manifest_.target == "native");
   tokenizer_ = load_tokenizer(path, manifest_);
   const bool samples = manifest_.decoding() == Decoding::sample;
   const Edits& edits = samples ? manifest_.sampling.edits : manifest_.search.edits;
@@ -202,8 +214,32 @@ std::unique_ptr<Task> Engine::scoring(const Batching& batching) const {
   return make_scoring(manifest_, tokenizer_, log_, batching);
 }
 
+std::unique_ptr<Task> Engine::aligning(const Batching& batching) const {
+  check_method("align", "translate");
+  require_alignments(manifest_);
+  check_texts(manifest_.inputs);
+  return make_aligning(manifest_, tokenizer_, log_, batching);
+}
+
+Result Engine::stream_tokens(const xformc_text& prompt, const xformc_sample_options* sampling,
+                             const xformc_run_options& run, const TakePiece& take) const {
+  const Batching chosen = batching(run);
+  const std::unique_ptr<Task> task = generation(sampling, chosen);
+  const SampleOptions options = resolve(read_options(sampling), manifest_, tokenizer_);
+  const Row row = task->encode(1, &prompt);
+  require_streams(manifest_);
+  const Model& model = session_->shared_by(chosen.workers, {false, false, true});
+  Stopper stopper(session_->runtime().api());
+  const Running running(run.cancel, stopper);
+  const Input& written = manifest_.written();
+  Hypothesis found = xformc::stream_tokens(model, stopper, written, *tokenizer_.at(written.name), row, options,
+                                           chosen.tokens_at_once, take);
+  return {{std::move(found)}, {}};
+}
+
 Batching Engine::batching(const xformc_run_options& run) const {
   if (run.token_scores) require_token_scores(manifest_);
+  if (run.alignment) require_alignments(manifest_);
   const bool written = manifest_.decoding() != Decoding::forward;
   return resolve(run, session_->workers(), written ? MAX_BATCH_TOKENS : MAX_BATCH_POSITIONS);
 }
@@ -236,7 +272,7 @@ std::vector<Result> Engine::all(const Task& task, Batching batching, xformc_canc
   results.reserve(rows.size());
   size_t next = 0;
   run_stream(
-      task, session_->shared_by(batching.workers, batching.token_scores), stopper, batching,
+      task, session_->shared_by(batching.workers, needed(batching)), stopper, batching,
       [&]() -> std::optional<Row> {
         if (next == rows.size()) return std::nullopt;
         return std::move(rows[next++]);
@@ -253,7 +289,7 @@ void Engine::stream(const Task& task, const Batching& batching, xformc_cancel* c
   std::vector<xformc_text> texts(texts_per_item);
   size_t line = 0;
   run_stream(
-      task, session_->shared_by(batching.workers, batching.token_scores), stopper, batching,
+      task, session_->shared_by(batching.workers, needed(batching)), stopper, batching,
       [&]() -> std::optional<Row> {
         if (!read(texts.data())) return std::nullopt;
         return task.encode(++line, texts.data());
@@ -269,6 +305,7 @@ std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t le
   check_source(source, rows, length, input);
   if (rows == 0) return {};
   const Batching chosen = batching(run);
+  if (chosen.alignment) throw invalid_argument("alignments are those of texts", "", "use xformc_translate");
   const Tokenizer none;
   const std::unique_ptr<Task> task = make_search(manifest_, none, log_, options, chosen, true);
   task->check_count(rows);
@@ -284,7 +321,7 @@ std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t le
   }
   Stopper stopper(session_->runtime().api());
   const Running running(run.cancel, stopper);
-  return task->run(session_->shared_by(chosen.workers, chosen.token_scores), stopper, pointers);
+  return task->run(session_->shared_by(chosen.workers, needed(chosen)), stopper, pointers);
 }
 
 bool Engine::is_here() const { return process_ == getpid(); }

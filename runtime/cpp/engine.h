@@ -10,6 +10,7 @@
 #include "session.h"
 #include "stream.h"
 #include "task.h"
+#include "token_stream.h"
 #include "tokenizer.h"
 
 // Ends the calls that use it; see xformc.h.
@@ -52,6 +53,7 @@ class Engine {
   std::unique_ptr<Task> sampling(const xformc_sample_options* sampling, const Batching& batching) const;
   std::unique_ptr<Task> generation(const xformc_sample_options* sampling, const Batching& batching) const;
   std::unique_ptr<Task> scoring(const Batching& batching) const;
+  std::unique_ptr<Task> aligning(const Batching& batching) const;
   std::unique_ptr<Task> prediction(const Batching& batching) const;
   Batching batching(const xformc_run_options& run) const;
 
@@ -69,6 +71,10 @@ class Engine {
   // Runs any number of items in constant memory.
   void stream(const Task& task, const Batching& batching, xformc_cancel* cancel, size_t texts_per_item,
               const ReadTexts& read, const WriteResult& write) const;
+
+  // Continues a prompt, and gives each piece of its text as it is sampled.
+  Result stream_tokens(const xformc_text& prompt, const xformc_sample_options* sampling, const xformc_run_options& run,
+                       const TakePiece& take) const;
 
   // Searches on ids [rows, length] as one batch.
   std::vector<Result> search(const int64_t* source, size_t rows, size_t length, const xformc_search_options* search,

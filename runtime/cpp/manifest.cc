@@ -450,6 +450,10 @@ bool Manifest::has_file(const std::string& wanted) const {
   return std::any_of(files.begin(), files.end(), [&](const auto& file) { return file.first == wanted; });
 }
 
+bool Manifest::aligns() const { return task == "translation" && has_file(ALIGNMENTS); }
+
+bool Manifest::streams() const { return task == "language_model" && has_file(PROMPT) && has_file(CONTINUE); }
+
 Manifest read_manifest(const fs::path& folder) {
   std::error_code none;
   if (!fs::is_directory(folder, none)) {

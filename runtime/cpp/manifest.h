@@ -30,7 +30,9 @@ struct SpecialTokens {
   }
 };
 
-constexpr const char* SCORES = "scores.onnx";  // the model of the probabilities of given texts
+// The models of the probabilities of given texts, of their alignments, and of streams of tokens.
+constexpr const char *SCORES = "scores.onnx", *ALIGNMENTS = "alignments.onnx";
+constexpr const char *PROMPT = "prompt.onnx", *CONTINUE = "continue.onnx";
 
 constexpr double MAX_PENALTY = 100, MAX_FACTOR = 100, MAX_TEMPERATURE = 100, MAX_PATIENCE = 100;
 constexpr double MIN_REPETITION = 0.01;
@@ -124,6 +126,8 @@ struct Manifest {
   bool labels_words() const;                          // whether words have results, so that texts are encoded by word
   bool has_results_of_text() const;                   // whether a result depends on the text that the engine writes
   bool has_file(const std::string& name) const;
+  bool aligns() const;   // whether it gives alignments of translations
+  bool streams() const;  // whether it gives tokens as they are sampled
 };
 
 // Reads and checks engine.json of a format that xformc has written. Throws Failure.

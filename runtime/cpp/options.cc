@@ -12,6 +12,7 @@
 #include "edits.h"
 #include "failure.h"
 #include "numbers.h"
+#include "token_stream.h"
 
 namespace xformc {
 namespace {
@@ -19,6 +20,7 @@ namespace {
 constexpr int64_t MAX_SEED = int64_t{1} << 62;
 
 // The sizes of the structs of older headers: each ended before the field that the next version added first.
+constexpr size_t OLDER_RUN = offsetof(xformc_run_options, tokens_at_once);
 constexpr size_t OLDER_SEARCH = offsetof(xformc_search_options, suppress_tokens);
 constexpr size_t OLDER_SAMPLE = offsetof(xformc_sample_options, suppress_tokens);
 
@@ -84,7 +86,7 @@ xformc_load_options read_options(const xformc_load_options* given) {
 }
 
 xformc_run_options read_options(const xformc_run_options* given) {
-  return completed(given, xformc_run_options_init, "xformc_run_options");
+  return completed(given, xformc_run_options_init, "xformc_run_options", {OLDER_RUN});
 }
 
 xformc_search_options read_options(const xformc_search_options* given) {
@@ -97,8 +99,13 @@ xformc_sample_options read_options(const xformc_sample_options* given) {
 
 Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_batch_tokens) {
   const int64_t chosen = given.workers == XFORMC_DEFAULT ? workers : resolve_workers(given.workers);
-  return {chosen, counted("max_batch_tokens", given.max_batch_tokens, max_batch_tokens),
-          counted("window", given.window, WINDOW * chosen), given.truncate, given.token_scores};
+  return {chosen,
+          counted("max_batch_tokens", given.max_batch_tokens, max_batch_tokens),
+          counted("window", given.window, WINDOW * chosen),
+          given.truncate,
+          given.token_scores,
+          given.alignment,
+          checked("tokens_at_once", given.tokens_at_once, 1, 1, MOST_AT_ONCE)};
 }
 
 SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manifest, const Tokenizer& tokenizer) {

@@ -20,6 +20,8 @@ struct Batching {
   int64_t workers, max_batch_tokens, window;
   bool truncate;
   bool token_scores = false;  // also score the tokens of written texts
+  bool alignment = false;     // also align them with their sources
+  int64_t tokens_at_once = 1;
 };
 
 // The caller's options as this library knows them: fields that the caller's struct does not have yet are not set.

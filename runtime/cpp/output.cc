@@ -59,6 +59,16 @@ const int64_t* Output::integers(const std::vector<Size>& shape, std::vector<int6
                 place_, REBUILD);
 }
 
+int64_t Output::integer() const {
+  std::vector<int64_t> found;
+  return *static_cast<const int64_t*>(data(ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64, {}, found));
+}
+
+const unsigned char* Output::truths(const std::vector<Size>& shape) const {
+  std::vector<int64_t> found;
+  return static_cast<const unsigned char*>(data(ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL, shape, found));
+}
+
 const void* Output::data(ONNXTensorElementDataType element, const std::vector<Size>& shape,
                          std::vector<int64_t>& found) const {
   OrtTensorTypeAndShapeInfo* raw = nullptr;

@@ -30,11 +30,16 @@ class Output {
 
   // Takes over a value of ONNX Runtime's.
   void take(OrtValue* value) { value_.reset(value); }
+  const OrtValue* value() const { return value_.get(); }
 
   // The numbers, in row-major order; `found` becomes the shape. Throws Failure for another type or shape, for NaN, and
   // for integers that are negative or not below `below`.
   const float* floats(const std::vector<Size>& shape, std::vector<int64_t>& found) const;
   const int64_t* integers(const std::vector<Size>& shape, std::vector<int64_t>& found, int64_t below) const;
+
+  // The one number, and truths. Throw Failure for another type or shape.
+  int64_t integer() const;
+  const unsigned char* truths(const std::vector<Size>& shape) const;
 
  private:
   const void* data(ONNXTensorElementDataType element, const std::vector<Size>& shape,

@@ -8,6 +8,7 @@
 #include "manifest.h"
 #include "session.h"
 #include "tokenizer.h"
+#include "words.h"
 
 namespace xformc {
 
@@ -23,6 +24,7 @@ struct Field {
 struct Row {
   std::vector<Field> fields;
   int64_t seed = 0;  // of sampling; for examples, the number of the row, to which that of the call is added
+  std::vector<Words> words, target_words;  // of alignments: those of each token of the source, and of a given text
 
   int64_t longest() const;  // the largest number of positions of its tokens and vectors
 };

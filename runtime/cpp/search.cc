@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "alignment.h"
 #include "controls.h"
 #include "edits.h"
 #include "numbers.h"
@@ -30,7 +31,8 @@ class Writing : public Task {
           bool every_row)
       : manifest_(manifest), reader_(manifest, tokenizer, log, batching), given_(manifest.given),
         written_(manifest.written()), beside_(manifest, tokenizer), of_text_(manifest, tokenizer, true),
-        every_row_(every_row), token_scores_(batching.token_scores) {
+        every_row_(every_row), token_scores_(batching.token_scores), aligns_(batching.alignment),
+        tokenizer_(tokenizer) {
     for (size_t i = given_.size(); i-- > 0;) {
       if (given_[i].has_positions()) measured_ = static_cast<int>(i);
     }
@@ -40,6 +42,10 @@ class Writing : public Task {
   Row encode(size_t line, const xformc_text* texts) const override {
     Row row = reader_.encode(line, texts);
     row.seed = static_cast<int64_t>(line) - 1;
+    if (aligns_) {
+      const std::string_view source(texts->size > 0 ? texts->data : "", texts->size);
+      row.words = read_words(*tokenizer_.at(given_[0].name), source, row.fields[0].positions);
+    }
     return row;
   }
 
@@ -54,6 +60,7 @@ class Writing : public Task {
     beside_.set_nothing(nothing.values);
     of_text_.set_nothing(nothing.values);
     if (!of_text_.empty()) nothing.hypotheses[0].values = nothing.values;
+    if (aligns_) nothing.hypotheses[0].links.emplace();
     std::vector<Result> results(rows.size(), nothing);
     std::vector<Result*> written_to;
     std::vector<std::vector<Value>*> values;
@@ -76,6 +83,7 @@ class Writing : public Task {
       written_to[i]->hypotheses = hypotheses(written, static_cast<int64_t>(i));
     }
     if (token_scores_) score(model, stopper, filled, written_to);
+    if (aligns_) link(model, stopper, filled, written_to);
     beside_.read(outputs.data() + TEXT_OUTPUTS, filled, values);
     if (model.of_text) read_results_of_text(*model.of_text, stopper, filled, written_to);
     return results;
@@ -152,6 +160,25 @@ class Writing : public Task {
     for (size_t i = 0; i < found.size(); ++i) found[i]->token_scores = std::move(scores[i]);
   }
 
+  // Aligns every hypothesis with its source.
+  void link(const Model& model, const Stopper& stopper, const Rows& rows, const std::vector<Result*>& results) const {
+    Rows repeated;
+    std::vector<Ids> texts;
+    std::vector<std::vector<Words>> words;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      for (const Hypothesis& hypothesis : results[i]->hypotheses) {
+        repeated.push_back(rows[i]);
+        texts.push_back(hypothesis.tokens);
+        words.push_back(written_words(*writes_, hypothesis.tokens));
+      }
+    }
+    auto links = align(model, stopper, manifest_, repeated, texts, words);
+    auto next = links.begin();
+    for (Result* result : results) {
+      for (Hypothesis& hypothesis : result->hypotheses) hypothesis.links = std::move(*next++);
+    }
+  }
+
   std::vector<Hypothesis> hypotheses(const Written& written, int64_t row) const {
     std::vector<Hypothesis> found;
     for (int64_t rank = 0; rank < written.ranks(); ++rank) {
@@ -168,7 +195,8 @@ class Writing : public Task {
   const std::vector<Input>& given_;
   const Input& written_;
   const ValueReader beside_, of_text_;
-  const bool every_row_, token_scores_;
+  const bool every_row_, token_scores_, aligns_;
+  const Tokenizer& tokenizer_;
   int measured_ = -1;                         // the first input with positions, or -1 if there is none
   std::shared_ptr<const Vocabulary> writes_;  // null without a tokenizer
 };

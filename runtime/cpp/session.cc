@@ -10,6 +10,7 @@ namespace {
 // Current names of inputs, and their names in the models of older engines.
 const std::map<std::string, std::string> OLD_NAMES = {{"beam_size", "beam_width"}};
 
+constexpr const char* RUNNING = "failed on this input";
 constexpr size_t SHOWN = 300;  // characters of a message of ONNX Runtime's
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
@@ -72,14 +73,14 @@ void Model::open(bool kernels, int64_t threads) {
 }
 
 void Model::check_interface() {
-  const auto inputs = names(api_.SessionGetInputCount, api_.SessionGetInputName);
-  const auto optional = names(api_.SessionGetOverridableInitializerCount, api_.SessionGetOverridableInitializerName);
-  const auto outputs = names(api_.SessionGetOutputCount, api_.SessionGetOutputName);
-  const auto there = [&](const std::string& name) { return has(inputs, name) || has(optional, name); };
+  needed_ = names(api_.SessionGetInputCount, api_.SessionGetInputName);
+  optional_ = names(api_.SessionGetOverridableInitializerCount, api_.SessionGetOverridableInitializerName);
+  outputs_ = names(api_.SessionGetOutputCount, api_.SessionGetOutputName);
+  const auto there = [&](const std::string& name) { return has(needed_, name) || has(optional_, name); };
   for (const auto& [name, old] : OLD_NAMES) {
     if (!there(name) && there(old)) old_names_[name] = old;
   }
-  find_rows(optional);
+  find_rows();
   std::vector<std::string> wanted, missing, strange;
   for (const std::string& name : interface_.inputs) {
     const auto old = old_names_.find(name);
@@ -87,10 +88,10 @@ void Model::check_interface() {
     if (!there(wanted.back())) missing.push_back(wanted.back());
   }
   for (const std::string& name : interface_.outputs) {
-    if (!has(outputs, name)) missing.push_back(name);
+    if (!has(outputs_, name)) missing.push_back(name);
   }
-  for (const std::string& name : inputs) {
-    if (!has(wanted, name)) strange.push_back(name);
+  for (const std::string& name : needed_) {
+    if (!interface_.has_states && !has(wanted, name)) strange.push_back(name);
   }
   if (missing.empty() && strange.empty()) return;
   std::sort(strange.begin(), strange.end());
@@ -99,53 +100,96 @@ void Model::check_interface() {
   throw invalid_engine("not an xformc model: " + problem, place_, REBUILD);
 }
 
-void Model::find_rows(const std::vector<std::string>& optional) {
+void Model::find_rows() {
+  using TypeOf = OrtStatus* (*)(const OrtSession*, size_t, OrtTypeInfo**);
   const auto loading = [&](OrtStatus* status) { check(status, XFORMC_INVALID_ENGINE, "cannot be loaded"); };
-  for (size_t i = 0; i < optional.size(); ++i) {
-    OrtTypeInfo* made = nullptr;
-    const OrtTensorTypeAndShapeInfo* shape = nullptr;
-    loading(api_.SessionGetOverridableInitializerTypeInfo(session_.get(), i, &made));
-    const Handle<OrtTypeInfo> type(made, api_.ReleaseTypeInfo);
-    loading(api_.CastTypeInfoToTensorInfo(made, &shape));
-    size_t rank = 0;
-    if (shape != nullptr) loading(api_.GetDimensionsCount(shape, &rank));
-    ranks_[optional[i]] = rank;
-  }
+  const auto find = [&](const std::vector<std::string>& inputs, TypeOf type_of) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      OrtTypeInfo* made = nullptr;
+      const OrtTensorTypeAndShapeInfo* shape = nullptr;
+      loading(type_of(session_.get(), i, &made));
+      const Handle<OrtTypeInfo> type(made, api_.ReleaseTypeInfo);
+      loading(api_.CastTypeInfoToTensorInfo(made, &shape));
+      size_t rank = 0;
+      if (shape != nullptr) loading(api_.GetDimensionsCount(shape, &rank));
+      ranks_[inputs[i]] = rank;
+    }
+  };
+  find(optional_, api_.SessionGetOverridableInitializerTypeInfo);
+  if (interface_.has_states) find(needed_, api_.SessionGetInputTypeInfo);  // whose options have no defaults
 }
 
 std::vector<Output> Model::run(const std::vector<Feed>& feeds, const Stopper& stopper) const {
   std::vector<Handle<OrtValue>> owned;
   owned.reserve(feeds.size());
-  std::vector<const char*> input_names, output_names;
-  std::vector<const OrtValue*> inputs;
-  const auto running = [&](OrtStatus* status) { check(status, XFORMC_RUN_FAILED, "failed on this input"); };
+  std::vector<const char*> inputs;
+  std::vector<const OrtValue*> values;
   for (const Feed& feed : feeds) {
-    size_t bytes = element_size(feed.element);
-    for (const int64_t size : feed.shape) bytes *= static_cast<size_t>(size);
-    const auto rank = ranks_.find(feed.name);
-    std::vector<int64_t> shape = feed.shape;  // one value of an option is a row for all texts
-    if (rank != ranks_.end() && shape.size() < rank->second) shape.insert(shape.begin(), 1);
-    OrtValue* value = nullptr;
-    running(api_.CreateTensorWithDataAsOrtValue(memory_.get(), const_cast<void*>(feed.data), bytes, shape.data(),
-                                                shape.size(), feed.element, &value));
-    owned.emplace_back(value, api_.ReleaseValue);
+    owned.push_back(value_of(feed));
     const auto old = old_names_.find(feed.name);
-    input_names.push_back(old == old_names_.end() ? feed.name.c_str() : old->second.c_str());
-    inputs.push_back(value);
+    inputs.push_back(old == old_names_.end() ? feed.name.c_str() : old->second.c_str());
+    values.push_back(owned.back().get());
   }
-  for (const std::string& name : interface_.outputs) output_names.push_back(name.c_str());
-  std::vector<OrtValue*> values(output_names.size(), nullptr);
-  std::vector<Output> outputs;  // made before the run, so that no value is lost if memory is short
-  for (const std::string& name : interface_.outputs) outputs.emplace_back(api_, name, place_);
-  OrtStatus* status = api_.Run(session_.get(), stopper.options(), input_names.data(), inputs.data(), inputs.size(),
-                               output_names.data(), output_names.size(), values.data());
-  for (size_t i = 0; i < values.size(); ++i) outputs[i].take(values[i]);
+  return call(inputs, values, interface_.outputs, stopper);
+}
+
+Values Model::run(const std::vector<Feed>& feeds, const Values& values, const Stopper& stopper) const {
+  std::vector<Handle<OrtValue>> owned;
+  owned.reserve(feeds.size());
+  std::vector<const char*> inputs;
+  std::vector<const OrtValue*> given;
+  std::vector<std::string> missing;
+  for (const auto* names : {&needed_, &optional_}) {
+    for (const std::string& name : *names) {
+      const auto value = values.find(name);
+      const auto feed = std::find_if(feeds.begin(), feeds.end(), [&](const Feed& one) { return one.name == name; });
+      if (feed != feeds.end()) owned.push_back(value_of(*feed));
+      if (feed != feeds.end() || value != values.end()) {
+        inputs.push_back(name.c_str());
+        given.push_back(feed != feeds.end() ? owned.back().get() : value->second.value());
+      } else if (names == &needed_) {
+        missing.push_back(name);
+      }
+    }
+  }
+  if (!missing.empty()) {
+    throw invalid_engine("not an xformc model: it needs " + joined(missing), place_, REBUILD);
+  }
+  std::vector<Output> outputs = call(inputs, given, outputs_, stopper);
+  Values found;
+  for (size_t i = 0; i < outputs.size(); ++i) found.emplace(outputs_[i], std::move(outputs[i]));
+  return found;
+}
+
+Handle<OrtValue> Model::value_of(const Feed& feed) const {
+  size_t bytes = element_size(feed.element);
+  for (const int64_t size : feed.shape) bytes *= static_cast<size_t>(size);
+  const auto rank = ranks_.find(feed.name);
+  std::vector<int64_t> shape = feed.shape;  // one value of an option is a row for all texts
+  if (rank != ranks_.end() && shape.size() < rank->second) shape.insert(shape.begin(), 1);
+  OrtValue* value = nullptr;
+  check(api_.CreateTensorWithDataAsOrtValue(memory_.get(), const_cast<void*>(feed.data), bytes, shape.data(),
+                                            shape.size(), feed.element, &value),
+        XFORMC_RUN_FAILED, RUNNING);
+  return {value, api_.ReleaseValue};
+}
+
+std::vector<Output> Model::call(const std::vector<const char*>& inputs, const std::vector<const OrtValue*>& values,
+                                const std::vector<std::string>& outputs, const Stopper& stopper) const {
+  std::vector<const char*> names;
+  for (const std::string& name : outputs) names.push_back(name.c_str());
+  std::vector<OrtValue*> written(names.size(), nullptr);
+  std::vector<Output> found;  // made before the run, so that no value is lost if memory is short
+  for (const std::string& name : outputs) found.emplace_back(api_, name, place_);
+  OrtStatus* status = api_.Run(session_.get(), stopper.options(), inputs.data(), values.data(), values.size(),
+                               names.data(), names.size(), written.data());
+  for (size_t i = 0; i < written.size(); ++i) found[i].take(written[i]);
   if (status != nullptr && stopper.stopped()) {
     api_.ReleaseStatus(status);
     throw cancelled();
   }
-  running(status);
-  return outputs;
+  check(status, XFORMC_RUN_FAILED, RUNNING);
+  return found;
 }
 
 void Model::check(OrtStatus* status, xformc_status kind, const char* what) const {
@@ -174,14 +218,12 @@ std::vector<std::string> Model::names(OrtStatus* (*count)(const OrtSession*, siz
   return found;
 }
 
-Session::Session(const std::string& onnxruntime, ModelFile model, std::optional<ModelFile> of_text,
-                 std::optional<ModelFile> scores, int64_t threads, int64_t workers, bool kernels)
-    : runtime_(onnxruntime), model_(std::move(model)), of_text_(std::move(of_text)), scores_(std::move(scores)),
-      threads_(threads), workers_(workers), kernels_(kernels) {
-  shared_by(workers);
+Session::Session(const std::string& onnxruntime, ModelFiles files, int64_t threads, int64_t workers, bool kernels)
+    : runtime_(onnxruntime), files_(std::move(files)), threads_(threads), workers_(workers), kernels_(kernels) {
+  shared_by(workers_);
 }
 
-const Model& Session::shared_by(int64_t workers, bool scores) const {
+const Model& Session::shared_by(int64_t workers, const Needed& needed) const {
   const std::lock_guard<std::mutex> lock(opening_);
   std::unique_ptr<Model>& model = models_[workers];
   const int64_t threads = std::max<int64_t>(1, threads_ - workers + 1);
@@ -189,11 +231,17 @@ const Model& Session::shared_by(int64_t workers, bool scores) const {
     return std::make_unique<Model>(runtime_, file.path, file.interface, threads, kernels_);
   };
   if (!model) {
-    std::unique_ptr<Model> made = opened(model_);
-    if (of_text_) made->of_text = opened(*of_text_);
+    std::unique_ptr<Model> made = opened(files_.model);
+    if (files_.of_text) made->of_text = opened(*files_.of_text);
     model = std::move(made);
   }
-  if (scores && !model->scores) model->scores = opened(*scores_);
+  const auto add = [&](bool wanted, std::unique_ptr<const Model>& one, const std::optional<ModelFile>& file) {
+    if (wanted && !one) one = opened(*file);
+  };
+  add(needed.scores, model->scores, files_.scores);
+  add(needed.alignments, model->alignments, files_.alignments);
+  add(needed.streams, model->prompt, files_.prompt);
+  add(needed.streams, model->following, files_.following);
   return *model;
 }
 

@@ -59,6 +59,8 @@ std::unique_ptr<Task> make_generation(const Manifest& manifest, const Tokenizer&
                                       const SampleOptions& options, int64_t seed, const Batching& batching);
 std::unique_ptr<Task> make_scoring(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
                                    const Batching& batching);
+std::unique_ptr<Task> make_aligning(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
+                                    const Batching& batching);
 std::unique_ptr<Task> make_prediction(const Manifest& manifest, const Tokenizer& tokenizer, const Log& log,
                                       const Batching& batching);
 

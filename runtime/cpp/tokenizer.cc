@@ -95,6 +95,19 @@ std::string Vocabulary::piece(int64_t id) const {
   return id >= 0 && id < size_ ? processor_->IdToPiece(static_cast<int>(id)) : "";
 }
 
+std::vector<std::string> Vocabulary::spelled(std::string_view text) const {
+  constexpr std::string_view SPACE = "\u2581";
+  std::vector<std::string> pieces;
+  const auto status = processor_->Encode({text.data(), text.size()}, &pieces);
+  if (!status.ok()) {
+    throw Failure(XFORMC_RUN_FAILED, std::string("SentencePiece cannot encode this text: ") + status.message());
+  }
+  for (std::string& piece : pieces) {
+    for (size_t at = 0; (at = piece.find(SPACE, at)) != std::string::npos; ++at) piece.replace(at, SPACE.size(), " ");
+  }
+  return pieces;
+}
+
 std::string Vocabulary::decode(const Ids& ids) const {
   std::vector<int> known;
   for (const int64_t id : ids) {

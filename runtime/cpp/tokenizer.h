@@ -38,6 +38,9 @@ class Vocabulary {
   // The piece of an id: U+2581 is a space; <unk>, <s> and </s> are special. "" for an id without one.
   std::string piece(int64_t id) const;
 
+  // The pieces of a text, as the model's normalization has it, with spaces.
+  std::vector<std::string> spelled(std::string_view text) const;
+
   // The text of ids without special tokens; an unknown token leaves no double space.
   std::string decode(const Ids& ids) const;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,21 @@ namespace xformc {
 
 struct Value;
 
+// The alignment of a text with its source: pairs of a source's word or token and one of the text, one after the other,
+// and the attention [targets, sources] of each token of the text.
+struct Links {
+  std::vector<int64_t> words, tokens;
+  std::vector<float> attention;
+  int64_t targets = 0, sources = 0;
+};
+
 struct Hypothesis {
   std::string text;
   float score;
   Ids tokens;
   std::vector<Value> values = {};        // of the engine's results, those that depend on this text; empty without any
   std::vector<float> token_scores = {};  // the log probability of each token, if it was asked for
+  std::optional<Links> links = {};       // of a translation, if they were asked for
 };
 
 // One result of one example.

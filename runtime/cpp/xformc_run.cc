@@ -1,6 +1,7 @@
 // xformc-run: runs an engine on lines of text without Python, as `xformc translate`, `generate`, `transcribe` and
 // `predict` do.
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,16 +10,19 @@
 #include <new>
 
 #include "include/xformc.hpp"
+#include "numbers.h"
 #include "run/arguments.h"
 #include "run/characters.h"
 #include "run/lines.h"
 #include "run/output.h"
+#include "run/prompts.h"
 #include "run/values.h"
 
 namespace run {
 namespace {
 
 constexpr int64_t MOST_WORKERS = 8;
+constexpr const char* ONE_EACH = "give one for each text";
 
 int64_t cores() {
   cpu_set_t found;
@@ -28,7 +32,7 @@ int64_t cores() {
 // Chooses what was not asked for. On a terminal each line is answered at once, by all cores. Otherwise there is a worker
 // for each core, as far as the lines that wait keep them busy.
 void choose_pace(Arguments& arguments, Lines& lines) {
-  if (lines.is_terminal()) arguments.batches.window = 1;
+  if (lines.is_terminal() || arguments.stream.value_or(false)) arguments.batches.window = 1;
   std::optional<int64_t>& workers = arguments.batches.workers;
   if (!workers && arguments.batches.window == 1) workers = 1;
   if (!workers) workers = lines.workers(std::clamp<int64_t>(arguments.load.threads.value_or(cores()), 1, MOST_WORKERS));
@@ -71,6 +75,29 @@ std::string token_fields(const xformc::Engine& engine, const xformc::Hypothesis&
          joined(scores, ", ") + "]";
 }
 
+// The links of a text, and the attention if it was asked for, each after a comma.
+std::string links_fields(const Arguments& arguments, const std::optional<xformc::Alignment>& found) {
+  if (!found) return "";
+  std::vector<std::string> links, rows;
+  for (const auto& [source, target] : found->words) {
+    links.push_back("[" + std::to_string(source) + ", " + std::to_string(target) + "]");
+  }
+  const std::string fields = ", \"alignment\": [" + joined(links, ", ") + "]";
+  if (!arguments.attention) return fields;
+  for (size_t row = 0; row < found->targets; ++row) {
+    std::vector<std::string> weights;
+    for (size_t i = 0; i < found->sources; ++i) {
+      weights.push_back(json_number(found->attention[row * found->sources + i]));
+    }
+    rows.push_back("[" + joined(weights, ", ") + "]");
+  }
+  return fields + ", \"attention\": [" + joined(rows, ", ") + "]";
+}
+
+std::string links(const xformc::Hypothesis& one, const char* before) {
+  return one.alignment ? before + one.alignment->pharaoh() : "";
+}
+
 // Texts, each with the results that depend on it, and then `others`.
 std::string json(const xformc::Engine& engine, const Arguments& arguments, size_t index, const Hypotheses& hypotheses,
                  const std::vector<xformc::Value>& others = {}) {
@@ -78,7 +105,7 @@ std::string json(const xformc::Engine& engine, const Arguments& arguments, size_
   for (const xformc::Hypothesis& one : hypotheses) {
     items += std::string(items.empty() ? "" : ", ") + "{\"text\": " + json_string(one.text) +
              ", \"score\": " + json_number(one.score) + (arguments.token_scores ? token_fields(engine, one) : "") +
-             named_fields(engine, one.results) + "}";
+             links_fields(arguments, one.alignment) + named_fields(engine, one.results) + "}";
   }
   return json_line(index) + "\"hypotheses\": [" + items + "]" + named_fields(engine, others) + "}\n";
 }
@@ -89,16 +116,39 @@ std::string n_best(size_t index, const Hypotheses& hypotheses, double alpha, dou
   for (const xformc::Hypothesis& one : hypotheses) {
     const double divisor = std::pow((static_cast<double>(one.tokens.size()) + offset) / (1 + offset), alpha);
     lines += std::to_string(index) + " ||| " + one_line(one.text) + " ||| logprob= " + fixed(one.score * divisor) +
-             " length= " + std::to_string(one.tokens.size()) + " ||| " + fixed(one.score) + "\n";
+             " length= " + std::to_string(one.tokens.size()) + " ||| " + fixed(one.score) + links(one, " ||| ") + "\n";
   }
   return lines;
 }
 
 std::string line(const xformc::Hypothesis& one, bool scores) {
-  return (scores ? fixed(one.score) + "\t" : "") + one_line(one.text) + "\n";
+  return (scores ? fixed(one.score) + "\t" : "") + one_line(one.text) + links(one, "\t") + "\n";
+}
+
+// Prints the links of the lines with those of another file, their translations.
+void align(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
+  Lines targets(arguments.align_with);
+  int64_t number = 0;
+  const auto read = [&](std::vector<std::string>& texts) {
+    const bool source = lines.next(texts[0]), target = targets.next(texts[1]);
+    if (target && !source) {
+      throw xformc::Error(XFORMC_INVALID_ARGUMENT,
+                          "there are more translations than texts, which are " + xformc::grouped(number), "", ONE_EACH);
+    }
+    ++number;
+    if (target || !source) return source;
+    throw xformc::Error(XFORMC_INVALID_ARGUMENT, "there is no translation for this text",
+                        "line " + std::to_string(number), ONE_EACH);
+  };
+  const auto write = [&](size_t index, const xformc::Alignment& found) {
+    output.write(arguments.json ? json_line(index) + links_fields(arguments, found).substr(2) + "}\n"
+                                : found.pharaoh() + "\n");
+  };
+  engine.align_stream(read, write, arguments.batches);
 }
 
 void translate(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
+  if (!arguments.align_with.empty()) return align(engine, arguments, lines, output);
   xformc_search_options unset;
   xformc_search_options_init(&unset, sizeof unset);
   if (!arguments.search.preset.empty()) unset.preset = arguments.search.preset.c_str();
@@ -131,10 +181,50 @@ std::string continued(const std::string& prompt, const xformc::Hypothesis& one) 
   return std::string(new_word ? without_end_spaces(prompt) : prompt) + one_line(one.text) + "\n";
 }
 
+// Whether texts are printed as they are sampled.
+bool streams(const xformc::Engine& engine, const Arguments& arguments) {
+  const bool shown = arguments.output == "-" && !arguments.json && isatty(1) == 1;
+  return arguments.stream.value_or(shown && engine.streams());
+}
+
+// Prints a prompt and its text, piece by piece.
+void stream(const xformc::Engine& engine, const std::string& prompt, const xformc::SampleOptions& sampling,
+            const xformc::RunOptions& run, Output& output) {
+  bool begun = false;
+  const auto write = [&](std::string_view piece) {
+    const bool new_word = !piece.empty() && piece[0] == ' ';
+    std::string text = begun ? "" : new_word ? std::string(without_end_spaces(prompt)) : prompt;
+    begun = true;
+    output.write(text + one_line(std::string(piece)));
+  };
+  engine.stream_tokens(prompt, write, sampling, run);
+  output.write(begun ? "\n" : prompt + "\n");
+}
+
+// One line after the other; the seed of each is one more.
+void stream_lines(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
+  xformc::RunOptions run = arguments.batches;
+  xformc::SampleOptions sampling = arguments.sampling;
+  run.workers = 1;
+  sampling.seed = sampling.seed.value_or(0);
+  std::string prompt;
+  for (size_t number = 1; lines.next(prompt); ++number, ++*sampling.seed) {
+    try {
+      stream(engine, prompt, sampling, run, output);
+    } catch (const xformc::Error& error) {
+      const std::string place = error.place() == "line 1" ? "line " + std::to_string(number) : error.place();
+      throw xformc::Error(error.status(), error.message(), place, error.hint());
+    }
+  }
+}
+
 void generate(const xformc::Engine& engine, const Arguments& arguments, Lines& lines, Output& output) {
+  if (streams(engine, arguments)) return stream_lines(engine, arguments, lines, output);
   std::deque<std::string> prompts;  // those that were read and not yet continued
+  size_t number = 0;
   const auto read = [&](std::string& prompt) {
     if (!lines.next(prompt)) return false;
+    if (arguments.json_input) prompt = json_prompt(prompt, ++number);
     prompts.push_back(prompt);
     return true;
   };
@@ -292,6 +382,7 @@ void work(Arguments arguments) {
   const bool named = !arguments.files.empty();
   Lines lines = named ? Lines(arguments.files) : Lines(arguments.input);
   choose_pace(arguments, lines);
+  arguments.batches.alignment = arguments.align || arguments.attention;
   arguments.load.log = [&](xformc_log_level level, const char* message) {
     if (level == XFORMC_LOG_WARNING) say(std::string("warning: ") + message);
     if (level == XFORMC_LOG_DEBUG && arguments.verbose) say(std::string("debug: ") + message);

@@ -15,7 +15,7 @@ import numpy as np
 from tests.conformance.engines import FOLDER, SOUND_FILES
 from xformc.errors import UserError
 from xformc.format.manifest import manifest_checksum
-from xformc.runtime import Continuation, Hypothesis, Prediction, SearchResult, load
+from xformc.runtime import Alignment, Continuation, Hypothesis, Prediction, SearchResult, load
 from xformc.runtime.kinds.alignment import Transcript
 
 FILE = Path(__file__).parent / "cases.json"
@@ -46,12 +46,20 @@ def outcome(case: Case, runtime: Runtime, work: Path) -> dict[str, Any]:
         engine = runtime(folder, threads=1, **case.get("load", {}))
         if case["call"] == "load":
             return {"result": "loaded"}
+        if case["call"] == "stream_tokens":
+            return {"result": [_streamed(engine, prompt, case.get("options", {})) for prompt in case["input"]]}
         method = getattr(engine, case["call"])
         return {"result": _plain(method(_input(case["input"]), **case.get("options", {})))}
     except UserError as error:
         place = (error.place or "").replace(str(folder.resolve()), "ENGINE").replace(str(folder), "ENGINE")
         place = place.replace(str(SOUND_FILES), "SOUNDS")
         return {"error": {"message": error.message, "place": place}}
+
+
+def _streamed(engine: Any, prompt: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    stream = engine.stream_tokens(prompt, **options)
+    pieces = list(stream)
+    return {"pieces": pieces, **_plain(stream.continuation)}
 
 
 def _input(given: Any) -> Any:
@@ -82,8 +90,8 @@ def _plain(found: Any) -> Any:
             for rows, lengths, scores in zip(found.tokens, found.lengths, found.scores, strict=True)
         ]
     if isinstance(found, Hypothesis | Continuation):
-        results = _results(found.results) if isinstance(found, Hypothesis) else {}
-        return {"text": found.text, "tokens": list(found.tokens), "score": found.score, **results}
+        more = {**_results(found.results), **_links(found.alignment)} if isinstance(found, Hypothesis) else {}
+        return {"text": found.text, "tokens": list(found.tokens), "score": found.score, **more}
     if isinstance(found, Prediction):
         labels = {"labels": list(found.labels), "probabilities": found.probabilities.tolist()}
         return _results(found.results) or labels
@@ -91,7 +99,15 @@ def _plain(found: Any) -> Any:
         return [{"text": one.text, "tokens": list(one.tokens), "score": one.score} for one in found.hypotheses]
     if isinstance(found, np.ndarray):
         return {"shape": list(found.shape), "numbers": found.tolist()}
-    return [_plain(item) for item in found]
+    return _links(found) if isinstance(found, Alignment) else [_plain(item) for item in found]
+
+
+def _links(found: Alignment | None) -> dict[str, Any]:
+    """Return the alignment of a translation, if it was asked for."""
+    if found is None:
+        return {}
+    pairs = {"words": [*map(list, found.words)], "tokens": [*map(list, found.tokens)]}
+    return {"links": {**pairs, "attention": found.attention.tolist()}}
 
 
 def _results(found: Mapping[str, Any]) -> dict[str, Any]:

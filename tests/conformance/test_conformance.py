@@ -18,6 +18,8 @@ named = pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CAS
 def test_cases_have_one_name_each() -> None:
     assert len({case["name"] for case in CASES}) == len(CASES)
     assert {case["call"] for case in CASES} == {
+        "align",
+        "stream_tokens",
         "translate",
         "transcribe",
         "search",

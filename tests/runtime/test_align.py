@@ -21,7 +21,8 @@ from xformc.compiler.pipeline import begin_alignments, compile_engine
 from xformc.compiler.spec import Spec, SpecError, load_spec
 from xformc.errors import UserError
 from xformc.format.targets import Target
-from xformc.runtime import load
+from xformc.runtime import Alignment, Engine, load
+from xformc.runtime.libxformc import CppEngine
 from xformc.runtime.words import words_at, written_words
 
 SIZES = "d_model: 16, d_ff: 32, heads: 2, dropout: 0.1"
@@ -59,6 +60,21 @@ def weights_in_torch(engine: Path, source: Sequence[int], written: Sequence[int]
     path = f"decoder/{layer}/cross_attention"
     query, key = values[f"{path}/query"][0], values[f"{path}/key"][0]
     return torch.softmax(torch.einsum("qhd,khd->hqk", query, key) / 8**0.5, -1).mean(0).numpy()
+
+
+def test_libxformc_links_as_python_does(folder: Path) -> None:
+    kernel_library()
+
+    def links(engine: Engine | CppEngine) -> list[Alignment | None]:
+        translated = engine.translate(TEXTS, alignment=True, n_best=2, max_length_offset=4)
+        return [*engine.align(TEXTS, OTHERS), *(one.alignment for several in translated for one in several)]
+
+    with load(folder, threads=1) as engine:
+        found, other = links(engine), links(CppEngine(folder, threads=1))
+    assert found == other and len(found) == 3 + 5
+    for one, same in zip(found, other, strict=True):
+        assert one is not None and same is not None
+        np.testing.assert_array_equal(one.attention, same.attention)
 
 
 def test_the_weights_are_those_of_the_attention_that_the_spec_names(folder: Path) -> None:

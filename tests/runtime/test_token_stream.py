@@ -16,6 +16,7 @@ from xformc.compiler.certify.certify import engine_parameters
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.runtime import Engine, load
+from xformc.runtime.libxformc import CppEngine
 
 SPEC = """\
 extends: gpt
@@ -34,12 +35,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def check(engine: Engine, prompt: str, at_once: int, seed: int, **options: float) -> None:
-    """A stream has the tokens, the score and the text of one call."""
+def check(engine: Engine, cpp: CppEngine, prompt: str, at_once: int, seed: int, **options: float) -> None:
+    """A stream has the tokens, the score and the text of one call, and the pieces of libxformc."""
     (whole,) = engine.generate([prompt], seed=seed, **options)  # pyright: ignore[reportArgumentType]
     stream = engine.stream_tokens(prompt, seed=seed, tokens_at_once=at_once, **options)  # pyright: ignore[reportArgumentType]
     pieces = list(stream)
     assert stream.continuation == whole and "".join(pieces) == whole.text
+    other = cpp.stream_tokens(prompt, seed=seed, tokens_at_once=at_once, **options)
+    assert other.continuation == whole and list(other) == pieces
     assert at_once > 1 or len(pieces) > len(whole.tokens) / 2 or len(whole.tokens) < 4
 
 
@@ -50,13 +53,14 @@ def test_a_stream_is_one_call_for_any_number_of_tokens_at_once(folder: Path) -> 
     arrays = engine_parameters(spec.graph(), folder / "cpu" / "model.onnx")
     build_engine(spec, arrays, {"text": folder / "tokenizer.model"}, "native", folder / "native")
     for target in ("cpu", "native"):
+        cpp = CppEngine(folder / target, threads=1)
         with load(folder / target, threads=1) as engine:
             for at_once in (1, 3, 100):
-                check(engine, PROMPT, at_once, seed=5, max_new_tokens=12)
-            check(engine, "", 2, seed=0, max_new_tokens=9, temperature=0.7, top_k=20, top_p=0.9)
-            check(engine, "one", 2, seed=3, max_new_tokens=40, temperature=0.0)
-            check(engine, PROMPT, 1, seed=1, max_new_tokens=1)
-            check(engine, PROMPT, 3, seed=2, max_new_tokens=20, no_repeat_ngram_size=1, presence_penalty=0.5)
+                check(engine, cpp, PROMPT, at_once, seed=5, max_new_tokens=12)
+            check(engine, cpp, "", 2, seed=0, max_new_tokens=9, temperature=0.7, top_k=20, top_p=0.9)
+            check(engine, cpp, "one", 2, seed=3, max_new_tokens=40, temperature=0.0)
+            check(engine, cpp, PROMPT, 1, seed=1, max_new_tokens=1)
+            check(engine, cpp, PROMPT, 3, seed=2, max_new_tokens=20, no_repeat_ngram_size=1, presence_penalty=0.5)
 
 
 def test_streams_run_beside_each_other_and_asynchronously(folder: Path) -> None:

@@ -145,6 +145,8 @@ typedef struct xformc_run_options {
   bool truncate;            /* cut texts that are too long, with a warning; otherwise they are errors */
   xformc_cancel* cancel;    /* may be NULL */
   bool token_scores;        /* also score each token of the texts written: xformc_results_token_scores */
+  int64_t tokens_at_once;   /* streams of tokens: those that one call of the model samples; XFORMC_DEFAULT: 1 */
+  bool alignment;           /* also link the words of translations to those of their sources: xformc_results_links */
 } xformc_run_options;
 
 XFORMC_API void xformc_run_options_init(xformc_run_options* options, size_t size);
@@ -241,6 +243,18 @@ typedef struct xformc_value {
   size_t label_count;           /* of all rows */
 } xformc_value;
 
+/* The links of a translation with its source. Words are what stands between spaces, and end tokens are among the tokens;
+ * all are counted from 0. Set `size` to sizeof(xformc_links): later versions add fields. */
+typedef struct xformc_links {
+  size_t size;
+  const int64_t* words; /* [word_count, 2]: a word of the source, and one of the translation, in order */
+  size_t word_count;
+  const int64_t* tokens; /* [token_count, 2]: the same of tokens, in the order of the translation's */
+  size_t token_count;
+  const float* attention; /* [target_count, source_count]: what each token looked at when it was written */
+  size_t target_count, source_count;
+} xformc_links;
+
 XFORMC_API size_t xformc_results_count(const xformc_results* results);
 /* Number of hypotheses of one text: up to n_best for searches, 1 for continuations, 0 for predictions. */
 XFORMC_API size_t xformc_results_hypothesis_count(const xformc_results* results, size_t index);
@@ -262,6 +276,9 @@ XFORMC_API bool xformc_results_text_value(const xformc_results* results, size_t 
 XFORMC_API size_t xformc_results_alignment_count(const xformc_results* results, size_t index, size_t result);
 XFORMC_API bool xformc_results_alignment(const xformc_results* results, size_t index, size_t result, size_t rank,
                                          xformc_hypothesis* hypothesis);
+/* The links of a hypothesis; false, and nothing is written, if none were asked for, out of range, or for a size that the
+ * library does not know. */
+XFORMC_API bool xformc_results_links(const xformc_results* results, size_t index, size_t rank, xformc_links* links);
 XFORMC_API void xformc_results_free(xformc_results* results);
 
 /* Translates texts: for each up to n_best hypotheses, best first. An empty text has one hypothesis, "". Options may be
@@ -275,10 +292,34 @@ XFORMC_API xformc_status xformc_search(const xformc_engine* engine, const int64_
                                        const xformc_search_options* search, const xformc_run_options* run,
                                        xformc_results** results, xformc_error** error);
 
+/* Links the words of `count` sources and their translations, without a search. Each pair has one hypothesis: the
+ * translation with its tokens and links, and a score of 0. */
+XFORMC_API xformc_status xformc_align(const xformc_engine* engine, const xformc_text* sources,
+                                      const xformc_text* targets, size_t count, const xformc_run_options* run,
+                                      xformc_results** results, xformc_error** error);
+
+/* Whether the engine links texts, by xformc_align and the option `alignment`. */
+XFORMC_API bool xformc_engine_aligns(const xformc_engine* engine);
+
 /* Continues prompts with a language model. A continuation begins with a space if its first token begins a word. */
 XFORMC_API xformc_status xformc_generate(const xformc_engine* engine, const xformc_text* prompts, size_t count,
                                          const xformc_sample_options* sampling, const xformc_run_options* run,
                                          xformc_results** results, xformc_error** error);
+
+/* Gets a piece of the text that is being sampled, and a result with a count of 1: what was sampled so far. Both are valid
+ * during the call. Returns 0 to go on, and anything else to end the call with XFORMC_CANCELLED. */
+typedef int (*xformc_take)(void* data, xformc_text piece, const xformc_results* so_far);
+
+/* Continues one prompt, and gives each piece of the text as it is sampled, in the calling thread: when it has grown by
+ * whole characters. The pieces together, and the tokens and the score of `results`, are those of xformc_generate with the
+ * same options. `results` may be NULL. */
+XFORMC_API xformc_status xformc_stream_tokens(const xformc_engine* engine, xformc_text prompt, xformc_take take,
+                                              void* take_data, const xformc_sample_options* sampling,
+                                              const xformc_run_options* run, xformc_results** results,
+                                              xformc_error** error);
+
+/* Whether the engine gives tokens as they are sampled, by xformc_stream_tokens. */
+XFORMC_API bool xformc_engine_streams(const xformc_engine* engine);
 
 /* Scores texts by a language model, end tokens included: the score is the log probability, and each token has one. With
  * `prompts`, which may be NULL, a text is what follows its prompt: both are tokenized together, and the text has the
@@ -344,6 +385,11 @@ XFORMC_API xformc_status xformc_translate_stream(const xformc_engine* engine, xf
                                                  xformc_write write, void* write_data,
                                                  const xformc_search_options* search, const xformc_run_options* run,
                                                  xformc_error** error);
+/* `read` writes two texts, a source and its translation. */
+XFORMC_API xformc_status xformc_align_stream(const xformc_engine* engine, xformc_read read, void* read_data,
+                                             xformc_write write, void* write_data, const xformc_run_options* run,
+                                             xformc_error** error);
+
 XFORMC_API xformc_status xformc_generate_stream(const xformc_engine* engine, xformc_read read, void* read_data,
                                                 xformc_write write, void* write_data,
                                                 const xformc_sample_options* sampling, const xformc_run_options* run,

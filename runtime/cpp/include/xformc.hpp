@@ -131,19 +131,39 @@ struct RunOptions {
   std::optional<int64_t> window = {};            // streams: texts to read ahead; 1,024 for each worker
   bool truncate = false;                         // cut texts that are too long, otherwise they are errors
   const Cancel* cancel = nullptr;
-  bool token_scores = false;  // also score each token of the texts written
+  bool token_scores = false;                   // also score each token of the texts written
+  std::optional<int64_t> tokens_at_once = {};  // streams of tokens: those that one call of the model samples; 1
+  bool alignment = false;                      // also link the words of translations to those of their sources
 };
 
 // ---- Results --------------------------------------------------------------------------------------------------------
 
 struct Value;
 
+// The links of a translation with its source. Words are what stands between spaces, and end tokens are among the tokens;
+// all are counted from 0.
+struct Alignment {
+  std::vector<std::pair<int64_t, int64_t>> words;   // of the source and of the translation, in order
+  std::vector<std::pair<int64_t, int64_t>> tokens;  // the same of tokens, in the order of the translation's
+  std::vector<float> attention;                     // [targets, sources]: what each token looked at when it was written
+  size_t targets = 0, sources = 0;                  // the numbers of tokens
+
+  std::string pharaoh() const {  // the links of words, such as "0-0 1-2"
+    std::string text;
+    for (const auto& [source, target] : words) {
+      text += (text.empty() ? "" : " ") + std::to_string(source) + "-" + std::to_string(target);
+    }
+    return text;
+  }
+};
+
 struct Hypothesis {
-  std::string text;                      // empty for a search on ids
-  float score;                           // higher is better
-  std::vector<int64_t> tokens;           // with the end token if there was one
-  std::vector<Value> results;            // of the engine's further results, those that depend on this text
-  std::vector<float> token_scores = {};  // the log probability of each token, if it was asked for
+  std::string text;                         // empty for a search on ids
+  float score;                              // higher is better
+  std::vector<int64_t> tokens;              // with the end token if there was one
+  std::vector<Value> results;               // of the engine's further results, those that depend on this text
+  std::vector<float> token_scores = {};     // the log probability of each token, if it was asked for
+  std::optional<Alignment> alignment = {};  // of a translation, if it was asked for
 };
 
 // A result that the engine gives for an example.
@@ -303,7 +323,24 @@ inline xformc_run_options c_options(const RunOptions& given) {
   options.truncate = given.truncate;
   options.cancel = given.cancel == nullptr ? nullptr : given.cancel->get();
   options.token_scores = given.token_scores;
+  set("tokens_at_once", options.tokens_at_once, given.tokens_at_once);
+  options.alignment = given.alignment;
   return options;
+}
+
+inline std::optional<Alignment> links(const xformc_results* results, size_t index, size_t rank) {
+  xformc_links found{};
+  found.size = sizeof found;
+  if (!xformc_results_links(results, index, rank, &found)) return std::nullopt;
+  Alignment alignment{{}, {}, {}, found.target_count, found.source_count};
+  for (size_t i = 0; i < found.word_count; ++i) {
+    alignment.words.emplace_back(found.words[2 * i], found.words[2 * i + 1]);
+  }
+  for (size_t i = 0; i < found.token_count; ++i) {
+    alignment.tokens.emplace_back(found.tokens[2 * i], found.tokens[2 * i + 1]);
+  }
+  alignment.attention.assign(found.attention, found.attention + found.target_count * found.source_count);
+  return alignment;
 }
 
 inline Hypothesis hypothesis(const xformc_results* results, size_t index, size_t rank) {
@@ -315,7 +352,8 @@ inline Hypothesis hypothesis(const xformc_results* results, size_t index, size_t
           one.score,
           {one.tokens, one.tokens + one.token_count},
           {},
-          {scores, scores + scored}};
+          {scores, scores + scored},
+          links(results, index, rank)};
 }
 
 inline std::vector<Hypothesis> hypotheses(const xformc_results* results, size_t index) {
@@ -445,6 +483,31 @@ struct Stream {
   }
 };
 
+// The callable of a stream of tokens behind its callback, and what was sampled when it ended the call.
+template <typename Take>
+struct Pieces {
+  const Take& take;  // void or bool(std::string_view)
+  std::optional<Hypothesis> so_far = {};
+  std::exception_ptr thrown = nullptr;
+
+  static int give(void* data, xformc_text piece, const xformc_results* found) noexcept {
+    auto& self = *static_cast<Pieces*>(data);
+    try {
+      const std::string_view text(piece.data, piece.size);
+      if constexpr (std::is_void_v<std::invoke_result_t<const Take&, std::string_view>>) {
+        self.take(text);
+      } else if (!self.take(text)) {
+        self.so_far = hypothesis(found, 0, 0);
+        return 1;
+      }
+      return 0;
+    } catch (...) {
+      self.thrown = std::current_exception();
+      return 1;
+    }
+  }
+};
+
 // Reads one text for an item.
 inline auto one_text(const std::function<bool(std::string&)>& read) {
   return [&read, text = std::string()](xformc_text* found) mutable {
@@ -555,6 +618,29 @@ class Engine {
     return std::move(generate(Texts{prompt}, sampling, run)[0]);
   }
 
+  // Continues a prompt, and gives `take` each piece of the text as it is sampled. The result is that of `generate`; the
+  // pieces together are its text. `take` may return false to end the call, whose result is then what was sampled so far.
+  // What it throws ends the call and comes out of it.
+  template <typename Take>
+  Hypothesis stream_tokens(std::string_view prompt, const Take& take, const SampleOptions& sampling = {},
+                           const RunOptions& run = {}) const {
+    const auto options = detail::c_options(sampling);
+    const auto run_options = detail::c_options(run);
+    detail::Pieces<Take> pieces{take, {}, {}};
+    xformc_results* results = nullptr;
+    try {
+      const xformc_text given{prompt.data(), prompt.size()};
+      detail::call(xformc_stream_tokens, get(), given, pieces.give, static_cast<void*>(&pieces), &options, &run_options,
+                   &results);
+    } catch (const Error&) {
+      if (pieces.thrown) std::rethrow_exception(pieces.thrown);
+      if (pieces.so_far) return *pieces.so_far;
+      throw;
+    }
+    const Results owned(results);
+    return detail::hypothesis(results, 0, 0);
+  }
+
   // Scores texts by a language model, with the score of each token; with prompts, what follows each of them.
   std::vector<Hypothesis> score(const Texts& texts, const RunOptions& run = {}) const {
     return scored(call(run, xformc_score, nullptr, texts.data(), texts.size()));
@@ -564,6 +650,15 @@ class Engine {
       throw Error(XFORMC_INVALID_ARGUMENT, "a prompt is needed for each text");
     }
     return scored(call(run, xformc_score, prompts.data(), texts.data(), texts.size()));
+  }
+
+  // Links the words of sources and their translations, without a search.
+  std::vector<Alignment> align(const Texts& sources, const Texts& targets, const RunOptions& run = {}) const {
+    if (sources.size() != targets.size()) {
+      throw Error(XFORMC_INVALID_ARGUMENT, "a translation is needed for each source");
+    }
+    const Results results = call(run, xformc_align, sources.data(), targets.data(), sources.size());
+    return detail::each(results.get(), [&](size_t index) { return *detail::links(results.get(), index, 0); });
   }
 
   // Computes the results of examples. Each has a text for each input of the engine, in order: {"first of 1", "second of
@@ -625,6 +720,13 @@ class Engine {
         xformc_translate_stream, detail::one_text(read),
         [&](size_t index, const xformc_results* result) { write(index, detail::hypotheses(result, 0)); }, run,
         &options);
+  }
+  void align_stream(const std::function<bool(std::vector<std::string>& texts)>& read,  // a source and its translation
+                    const std::function<void(size_t index, Alignment alignment)>& write,
+                    const RunOptions& run = {}) const {
+    stream(
+        xformc_align_stream, detail::several_texts(read, 2),
+        [&](size_t index, const xformc_results* result) { write(index, *detail::links(result, 0, 0)); }, run);
   }
   void generate_stream(const std::function<bool(std::string& prompt)>& read,
                        const std::function<void(size_t index, Hypothesis continuation)>& write,
@@ -702,6 +804,8 @@ class Engine {
   std::string task() const { return xformc_engine_task(get()); }  // "translation", "language_model", "tagging", ...
   std::string target() const { return xformc_engine_target(get()); }
   std::string precision() const { return xformc_engine_precision(get()); }
+  bool aligns() const { return xformc_engine_aligns(get()); }    // whether it links translations to their sources
+  bool streams() const { return xformc_engine_streams(get()); }  // whether it has stream_tokens
   std::string onnxruntime() const { return xformc_engine_onnxruntime(get()); }  // the version of ONNX Runtime
   std::vector<Input> inputs() const { return described(xformc_engine_input); }
   std::vector<Input> given_inputs() const {  // those that a call gives: all but the text that the engine writes

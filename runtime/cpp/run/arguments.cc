@@ -11,6 +11,7 @@ namespace {
 constexpr const char* ASK = "xformc-run --help";
 const std::vector<std::string> EVERY;
 const std::vector<std::string> TRANSLATION = {"translation"};
+const std::vector<std::string> LANGUAGE_MODEL = {"language_model"};
 const std::vector<std::string> SEARCH = {"translation", "transcription"};
 const std::vector<std::string> SAMPLING = {"language_model", "sampling"};
 const std::vector<std::string> WRITING = {"translation", "transcription", "language_model", "sampling"};
@@ -216,6 +217,36 @@ const std::vector<Option>& options() {
        "With --json, also the log probability of each token.",
        WRITING,
        [](A& to, const std::string&) { to.token_scores = to.batches.token_scores = true; }},
+      {{"--align"},
+       nullptr,
+       "Add the links of source and target words, as in Pharaoh: 0-0 1-2, counted from 0.",
+       TRANSLATION,
+       marks(&A::align)},
+      {{"--attention"},
+       nullptr,
+       "With --json, also the attention weights of each token on those of the source.",
+       TRANSLATION,
+       marks(&A::attention)},
+      {{"--align-with"},
+       "FILE",
+       "Print the links of the lines with their translations, the lines of this file.",
+       TRANSLATION,
+       names(&A::align_with)},
+      {{"--stream"},
+       nullptr,
+       "Print each text as it is sampled, one line after the other; so it is on a terminal.",
+       LANGUAGE_MODEL,
+       [](A& to, const std::string&) { to.stream = true; }},
+      {{"--no-stream"},
+       nullptr,
+       "Print texts when they are there, also on a terminal.",
+       LANGUAGE_MODEL,
+       [](A& to, const std::string&) { to.stream = false; }},
+      {{"--json-input"},
+       nullptr,
+       "Lines are JSON: \"a text\", or {\"text\": \"...\"}. Needs --json.",
+       LANGUAGE_MODEL,
+       marks(&A::json_input)},
       {{"--temperature"},
        "T",
        "Divide the logits by this; 0 is greedy.",
@@ -326,14 +357,26 @@ class Reader {
       }
     }
     if (found_.engine.empty() && !found_.help && !found_.version) wrong("Missing argument 'ENGINE'.");
-    if (found_.token_scores && !found_.json) {
-      throw xformc::Error(XFORMC_INVALID_ARGUMENT, "--token-scores needs --json", "",
-                          "each object then has `pieces` and `token_scores`");
-    }
+    check();
     return found_;
   }
 
  private:
+  void check() const {
+    const auto refuse = [](bool wrongly, const char* message, const char* hint) {
+      if (wrongly) throw xformc::Error(XFORMC_INVALID_ARGUMENT, message, "", hint);
+    };
+    const bool streams = found_.stream.value_or(false), paced = found_.batches.workers || found_.batches.window;
+    refuse(found_.token_scores && !found_.json, "--token-scores needs --json",
+           "each object then has `pieces` and `token_scores`");
+    refuse(found_.attention && !found_.json, "--attention needs --json",
+           "each object then has `attention`, a list for each token");
+    refuse(found_.json_input && !found_.json, "--json-input needs --json",
+           "a line of text cannot show a text with line breaks");
+    refuse(streams && paced, "--workers and --window have no effect with --stream", "leave them out");
+    refuse(streams && found_.json, "--stream prints text, and --json prints objects", "leave one of them out");
+  }
+
   void read(const std::string& word) {
     const bool is_long = word[1] == '-';
     const size_t split = is_long ? word.find('=') : word.size() > 2 ? 2 : std::string::npos;
@@ -395,6 +438,7 @@ void check_task(const Arguments& arguments, const xformc::Engine& engine) {
 std::string help() {
   return std::string(USAGE) + "\nOptions:\n" + described(EVERY) + "\nOptions of translation and transcription:\n" +
          described(SEARCH) + "\nOptions of translation:\n" + described(TRANSLATION) +
+         "\nOptions of language models:\n" + described(LANGUAGE_MODEL) +
          "\nOptions of language models and of sampling:\n" + described(SAMPLING) +
          "\nOptions of all that write text:\n" + described(WRITING);
 }

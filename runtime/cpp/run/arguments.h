@@ -12,7 +12,10 @@ namespace run {
 struct Arguments {
   std::string engine, input = "-", output = "-";
   std::vector<std::string> files;  // the examples, instead of lines of the input
+  std::string align_with;          // the file of translations to align with the lines
   bool scores = false, json = false, token_scores = false, verbose = false, help = false, version = false;
+  bool align = false, attention = false, json_input = false;
+  std::optional<bool> stream;
   xformc::LoadOptions load;
   xformc::SearchOptions search;
   xformc::SampleOptions sampling;

@@ -382,6 +382,49 @@ void check_edits(const std::string& writer, const std::string& model) {
   CHECK(error_of([&] { tales.generate("hello", sampling); }).hint().find("begins a word") != std::string::npos);
 }
 
+void check_stream_of_tokens(const std::string& model) {
+  const xformc::Engine engine(model);
+  CHECK(engine.streams() && !engine.aligns());
+  xformc::SampleOptions sampling;
+  sampling.max_new_tokens = 12;
+  const auto whole = engine.generate("hello", sampling);
+  for (const int64_t at_once : {1, 3, 100}) {
+    xformc::RunOptions run;
+    run.tokens_at_once = at_once;
+    std::string text;
+    const auto found = engine.stream_tokens("hello", [&](std::string_view piece) { text += piece; }, sampling, run);
+    CHECK(text == whole.text && found.text == whole.text && found.tokens == whole.tokens);
+  }
+  int left = 2;
+  const auto first = engine.stream_tokens("hello", [&](std::string_view) { return --left > 0; }, sampling);
+  CHECK(first.tokens == std::vector<int64_t>(whole.tokens.begin(), whole.tokens.begin() + 2));
+  bool thrown = false;
+  try {
+    engine.stream_tokens("hello", [](std::string_view) { throw 7; }, sampling);
+  } catch (int code) {
+    thrown = code == 7;
+  }
+  xformc::Cancel cancel;
+  xformc::RunOptions run;
+  run.cancel = &cancel;
+  CHECK(thrown && error_of([&] {
+                    engine.stream_tokens("hello", [&](std::string_view) { cancel.now(); }, sampling, run);
+                  }).status() == XFORMC_CANCELLED);
+}
+
+void check_links(const std::string& folder) {
+  const xformc::Engine engine(folder);
+  xformc::RunOptions run;
+  run.alignment = true;
+  const auto translated = engine.translate("two dogs here", {}, run)[0];
+  const auto given = engine.align({"two dogs here", ""}, {translated.text, "one"});
+  CHECK(engine.aligns() && translated.alignment && translated.alignment->pharaoh() == given[0].pharaoh());
+  CHECK(given[0].attention.size() == given[0].targets * given[0].sources && given[1].words.empty());
+  CHECK(!engine.translate("two")[0].alignment);
+  CHECK(error_of([&] { engine.search({{5, 3}}, {}, run); }).message() == "alignments are those of texts");
+  CHECK(error_of([&] { engine.align({"two"}, {}); }).status() == XFORMC_INVALID_ARGUMENT);
+}
+
 int main(int, char** words) {
   check_translation(words[1]);
   check_errors(words[1]);
@@ -397,5 +440,7 @@ int main(int, char** words) {
   check_sampling(words[9]);
   check_sounds(words[10], words[11]);
   check_edits(words[12], words[13]);
+  check_stream_of_tokens(words[13]);
+  check_links(words[14]);
   return failures == 0 ? 0 : 1;
 }

@@ -36,7 +36,7 @@ def test_the_program_of_the_page_runs(copy_engine: Path, tmp_path: Path) -> None
 
 def test_each_snippet_of_the_page_runs(copy_engine: Path, language_model: Path, pairs: Path, tmp_path: Path) -> None:
     snippets = [block for block in blocks("cpp") if "int main" not in block]
-    assert len(snippets) == 6
+    assert len(snippets) == 7
     functions = [f"void run_{i}(const xformc::Engine& engine) {{\n{text}}}\n" for i, text in enumerate(snippets)]
     calls = [f"  run_{i}(xformc::Engine(words[{engine_of(text)}]));\n" for i, text in enumerate(snippets)]
     lines = [*(f"#include <{header}>\n" for header in HEADERS), *functions, "int main(int, char** words) {\n", *calls]
@@ -49,7 +49,15 @@ def test_each_snippet_of_the_page_runs(copy_engine: Path, language_model: Path, 
 
 
 def engine_of(snippet: str) -> int:
-    return 4 if ".transcribe" in snippet else 2 if ".generate" in snippet else 3 if ".predict" in snippet else 1
+    return (
+        4
+        if ".transcribe" in snippet
+        else 2
+        if ".generate" in snippet or ".stream_tokens" in snippet
+        else 3
+        if ".predict" in snippet
+        else 1
+    )
 
 
 def test_the_project_of_the_page_is_built(copy_engine: Path, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def engines(copy_engine: Path, endless_engine: Path, language_model: Path, pairs
         images,
         *(FOLDER / name for name in ("heads", "caption", "join", "draw", "sounds")),
         SOUND_FILES / "eight.wav",
-        *(FOLDER / name for name in ("judged", "tales")),
+        *(FOLDER / name for name in ("judged", "tales", "aligned")),
     ]
 
 

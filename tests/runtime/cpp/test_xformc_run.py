@@ -108,6 +108,51 @@ def test_edits_are_those_of_python(xformc: CommandLine, xformc_run: Path, option
         assert run(xformc_run, FOLDER / name, *options.split(), stdin=text) == expected
 
 
+@pytest.mark.parametrize("options", ["--align", "--align --n-best 2", "--json --attention"])
+def test_links_are_those_of_python(xformc: CommandLine, xformc_run: Path, tmp_path: Path, options: str) -> None:
+    sources, targets, engine = tmp_path / "sources", tmp_path / "targets", FOLDER / "aligned"
+    sources.write_text("two dogs here\n\na man \u6f22\n")
+    targets.write_text("zwei hunde\none\n\n")
+    expected = xformc("translate", engine, "-i", sources, *options.split())
+    assert expected.code == 0 and run(xformc_run, engine, "-i", sources, *options.split()) == expected
+    shown = [word for word in options.split() if word in ("--json", "--attention")]
+    expected = xformc("align", engine, sources, targets, *shown)
+    assert expected.code == 0 and expected.out
+    assert run(xformc_run, engine, "-i", sources, "--align-with", targets, *shown) == expected
+    targets.write_text("zwei hunde\n")
+    for first, second in ((sources, targets), (targets, sources)):
+        expected = xformc("align", engine, first, second)
+        assert expected.code == 2 and "hint: give one for each text" in expected.err
+        assert run(xformc_run, engine, "-i", first, "--align-with", second) == expected
+
+
+def test_streams_and_prompts_are_those_of_python(xformc: CommandLine, xformc_run: Path, language_model: Path) -> None:
+    engine, lines = FOLDER / "tales", "two dogs \n\nhello\n"
+    for options in (("--seed", "3", "--stream"), ("--max-new-tokens", "1", "--stream"), ("--no-stream",)):
+        expected = xformc("generate", engine, *options, stdin=lines)
+        assert expected.code == 0 and run(xformc_run, engine, *options, stdin=lines) == expected
+    lines = '"two\\ndogs \\u00e9\\ud83d\\ude00"\n {"prompt": [1.5e3, {"b": 1}, null], "prompt" : "one\\t"}  \n'
+    expected = xformc("generate", language_model, "--json", "--json-input", stdin=lines)
+    assert expected.code == 0 and run(xformc_run, language_model, "--json", "--json-input", stdin=lines) == expected
+    for options in ("--stream --json", "--json-input", "--stream -j 2", "--stream --window 1"):
+        expected = xformc("generate", engine, *options.split(), stdin=lines)
+        assert mistake(run(xformc_run, engine, *options.split(), stdin=lines)) == mistake(expected)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("1", "the line has no text"), ('{"prompt": 1}', "the line has no text"), ("[", "not JSON: expected a value"),
+     ('{"text": "a", "seed": 1}', "seed is no option of a text"), ("two", "not JSON: expected a value"),
+     ('"a', "not JSON: a text without an end"), ('"\\x"', "not JSON: an escape"),
+     ('"a" 1', "not JSON: more than one value"), ("[" * 100_000, "not JSON: nested too deeply"), ("01", "not JSON"),
+     ('{"prompt": "a"', "not JSON: expected a comma"), ('"\\u12"', "not JSON: expected four"), ("", "not JSON"),
+     ('"\\ud800"', "not valid Unicode text")],
+)  # fmt: skip
+def test_a_line_without_a_prompt_is_named(xformc_run: Path, line: str, message: str) -> None:
+    found = run(xformc_run, FOLDER / "tales", "--json", "--json-input", stdin=f"{line}\n")
+    assert mistake(found).startswith(f"line 1: {message}")
+
+
 @pytest.mark.parametrize("options", ["", "--json", "-j 2 --max-batch-tokens 20 --json"])
 def test_results_are_those_of_python(xformc: CommandLine, xformc_run: Path, options: str) -> None:
     text = "two dogs\n\n  hello \u6f22\na man rides a red bicycle\n"
@@ -256,8 +301,7 @@ def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc
     shown = set(re.findall(r"--[a-z-]+", run(xformc_run, "--help").out))
     for command in ("translate", "generate", "predict", "transcribe"):
         others = set(re.findall(r"--[a-z-]+", xformc(command, "--help").out)) - shown
-        python = {"--prefixes", "--rerank", "--rerank-weight", "--mbr", "--align", "--attention"}
-        python |= {"--stream", "--no-stream", "--json-input"}
+        python = {"--prefixes", "--rerank", "--rerank-weight", "--mbr"}
         assert others - python == {"--device", "--quiet"}, "a stream of the C API has one prefix and chooses nothing"
 
 
