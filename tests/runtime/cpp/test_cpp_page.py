@@ -96,20 +96,26 @@ def test_the_program_for_node_runs(copy_engine: Path, tmp_path: Path) -> None:
     assert "no such folder" in run(node, tmp_path / "demo.js", kernel_library(), tmp_path / "none").err
 
 
-def test_the_commands_of_the_page_run(xformc_run: Path, xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_run(xformc_run: Path, xformc: CommandLine, tmp_path: Path) -> None:
+    engine = FOLDER / "aligned"
     section = PAGE.partition("## xformc-run\n")[2].partition("\n## ")[0]
     commands = [line.strip() for line in section.splitlines() if line.startswith("    ")]
-    assert len(commands) == 3
+    assert len(commands) == 5
     (tmp_path / "in.txt").write_text("two dogs\n")
-    outputs = [shell(line, xformc_run, copy_engine, tmp_path) for line in commands]
+    outputs = [shell(line, xformc_run, engine, tmp_path) for line in commands]
     assert (tmp_path / "out.txt").read_text() == "two dogs\n"
-    expected = xformc("translate", copy_engine, "--beam-size", "8", "--n-best", "3", stdin="forty-two\n")
-    assert outputs == ["", "", expected.out]
+    expected = xformc("translate", engine, "--beam-size", "8", "--n-best", "3", stdin="forty-two\n")
+    assert outputs[:4] == ["", "", expected.out, ""] and outputs[4].startswith("Once upon a time")
+    assert "0-" in (tmp_path / "links.txt").read_text()
 
 
 def shell(line: str, program: Path, engine: Path, folder: Path) -> str:
     """The output of a line of the page, which succeeds."""
-    words = line.replace("xformc-run", str(program)).replace("ENGINE", str(engine))
+    words = (
+        line.replace("xformc-run", str(program))
+        .replace("ENGINE", str(engine))
+        .replace("LANGUAGE_MODEL", str(FOLDER / "tales"))
+    )
     done = subprocess.run(words, shell=True, capture_output=True, text=True, check=False, cwd=folder, env=environment())
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
