@@ -301,7 +301,16 @@ def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc
     shown = set(re.findall(r"--[a-z-]+", run(xformc_run, "--help").out))
     for command in ("translate", "generate", "predict", "transcribe"):
         others = set(re.findall(r"--[a-z-]+", xformc(command, "--help").out)) - shown
-        python = {"--prefixes", "--rerank", "--rerank-weight", "--mbr", "--draft", "--draft-tokens", "--slots"}
+        python = {
+            "--prefixes",
+            "--rerank",
+            "--rerank-weight",
+            "--mbr",
+            "--draft",
+            "--draft-tokens",
+            "--slots",
+            "--samples",
+        }
         assert others - python == {"--device", "--quiet"}, "a stream of the C API has one prefix and chooses nothing"
 
 
