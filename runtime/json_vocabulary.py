@@ -67,7 +67,7 @@ class JsonVocabulary:
     def spelling(self) -> list[bytes]:
         """See `Vocabulary`: pieces of bytes, whose characters stand for one byte each."""
         found: dict[str, Any] = json.loads(self._tokenizer.to_str())
-        if (found["decoder"] or {}).get("type") != "ByteLevel":
+        if found["decoder"] is None or found["decoder"]["type"] != "ByteLevel":
             raise UserError("only byte-level and SentencePiece vocabularies can follow a constraint")
         added = {one["id"] for one in found["added_tokens"]}
         size = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1

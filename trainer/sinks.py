@@ -86,15 +86,16 @@ def _wandb(place: Place) -> Sink:
 
 
 def _mlflow(place: Place) -> Sink:
-    from mlflow.tracking import MlflowClient  # noqa: PLC0415  # pyright: ignore[reportMissingImports] (optional)
+    from mlflow import tracking  # noqa: PLC0415  # pyright: ignore[reportMissingImports] (optional)
 
-    made: Any = MlflowClient
-    client, tag = made(), "xformc.run"
+    known: Any = tracking
+    client = known.MlflowClient()
+    tag = "xformc.run"
     found = client.get_experiment_by_name(place.project)
     experiment = client.create_experiment(place.project) if found is None else found.experiment_id
-    known = client.search_runs([experiment], f"tags.`{tag}` = '{place.id}'")
-    if known:
-        run = known[0].info.run_id
+    before = client.search_runs([experiment], f"tags.`{tag}` = '{place.id}'")
+    if before:
+        run = before[0].info.run_id
         client.update_run(run, "RUNNING")
     else:
         run = client.create_run(experiment, tags={tag: place.id}, run_name=place.run.name).info.run_id

@@ -14,6 +14,7 @@ from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.runtime import Engine, load
 from xformc.runtime.draft import LookupDrafter
+from xformc.runtime.sampling import PromptArguments
 
 SPECS = {
     "attention": "extends: gpt\nsizes: {layers: 1, d_model: 16, heads: 2, d_ff: 24, max_positions: 40, PIECES}\n"
@@ -76,7 +77,7 @@ def test_a_drafted_text_is_the_plain_one_to_the_bit(folder: Path, name: str) -> 
 
 
 def test_a_prompt_keeps_its_own_options(folder: Path) -> None:
-    each = [{"temperature": 0.0, "max_new_tokens": 5}, {"top_k": 3, "seed": 9}]
+    each: list[PromptArguments] = [{"temperature": 0.0, "max_new_tokens": 5}, {"top_k": 3, "seed": 9}]
     with load(built(folder, "attention", "cpu"), threads=1) as engine:
         plain = engine.generate(PROMPTS, max_new_tokens=9, each=each)
         for draft in (engine, "lookup"):

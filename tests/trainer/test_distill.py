@@ -14,7 +14,7 @@ from xformc.errors import UserError
 from xformc.runtime.engine import load
 from xformc.specs import find_spec
 from xformc.trainer.data.data_schema import data_schema
-from xformc.trainer.data.dataset import find_corpus, read_corpus
+from xformc.trainer.data.dataset import Split, find_corpus, read_corpus
 from xformc.trainer.distill import bulk
 from xformc.trainer.distill.bulk import Distilled, distill
 from xformc.trainer.distill.decoder import Decoding
@@ -65,7 +65,7 @@ def test_rows_are_the_engines_and_train_reads_them(folder: Path, xformc: Command
     assert pairs == [(one.text, round(one.score, 4)) for one in wanted]
     schema = data_schema(load_spec(find_spec("transformer_base")))
     corpus = read_corpus(find_corpus(folder / "best", schema), schema)
-    assert len(corpus.train) == 144 and len(corpus.valid) == 1
+    assert isinstance(corpus.train, Split) and len(corpus.train) == 144 and len(corpus.valid) == 1
 
 
 def test_back_translations_are_sources_with_a_tag(folder: Path) -> None:
@@ -123,7 +123,7 @@ def test_samples_of_a_language_model_have_a_seed_each(generates: Path, tmp_path:
 def test_wrong_options_and_engines_are_refused(
     folder: Path, generates: Path, tmp_path: Path, xformc: CommandLine
 ) -> None:
-    def said(*arguments: object) -> str:
+    def said(*arguments: str | Path) -> str:
         done = xformc("distill", *arguments, "-o", tmp_path / "no")
         assert done.code == 2 and not (tmp_path / "no").exists()
         return done.err

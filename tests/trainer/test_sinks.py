@@ -54,7 +54,7 @@ def test_failing_sinks_are_left_out(tmp_path: Path, capfd: pytest.CaptureFixture
 @pytest.mark.processor
 def test_tensorboard_has_the_losses(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # pyright: ignore[reportMissingImports]
 
     losses = logged(tmp_path, "tensorboard")
     read: Any = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
@@ -75,7 +75,7 @@ def test_sinks_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.processor
 def test_mlflow_has_the_losses_of_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow")
-    from mlflow.tracking import MlflowClient
+    from mlflow.tracking import MlflowClient  # pyright: ignore[reportMissingImports]
 
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path / 'mlflow'}")

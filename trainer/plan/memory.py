@@ -73,7 +73,7 @@ class Allocated(TorchDispatchMode):
     """Counts the bytes of the tensors that are made in the block, and live; not those of the `known` ones."""
 
     def __init__(self, known: Sequence[Tensor]) -> None:
-        super().__init__()
+        super().__init__()  # pyright: ignore[reportUnknownMemberType]
         self.bytes = self.peak = 0
         self._storages: weakref.WeakSet[Any] = weakref.WeakSet(one.untyped_storage() for one in known)
 
