@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -86,9 +87,7 @@ def _wandb(place: Place) -> Sink:
 
 
 def _mlflow(place: Place) -> Sink:
-    from mlflow import tracking  # noqa: PLC0415  # pyright: ignore[reportMissingImports] (optional)
-
-    known: Any = tracking
+    known: Any = import_module("mlflow.tracking")
     client = known.MlflowClient()
     tag = "xformc.run"
     found = client.get_experiment_by_name(place.project)
