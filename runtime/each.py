@@ -82,7 +82,7 @@ def values_of(
             if BY_TEXT not in manifest.controls and given:
                 hint = "rebuild it with `xformc build`; engines for a GPU have one value for all texts yet"
                 raise UserError(f"{manifest.name} takes no options of single texts: {', '.join(given)}", hint=hint)
-            return own_values(resolve(given))
+            return own_values(resolve(given)) if given else {}
         except UserError as error:
             error.place = error.place or f"line {line}"
             raise

@@ -47,6 +47,14 @@ std::vector<xformc_text> views(const std::vector<std::string>& texts) {
   return found;
 }
 
+// Tokens by their ids, and by pieces, which must outlive them.
+std::vector<xformc_token> take_tokens(fuzz::Reader& reader, const std::vector<std::string>& pieces) {
+  std::vector<xformc_token> tokens(reader.take<uint8_t>() % 4);
+  for (xformc_token& token : tokens) token = {reader.take<int8_t>(), {nullptr, 0}};
+  for (const std::string& piece : pieces) tokens.push_back({0, text_of(piece)});
+  return tokens;
+}
+
 void read_results(xformc_results* results) {
   for (size_t i = 0; i < xformc_results_count(results); ++i) {
     xformc_hypothesis hypothesis;
@@ -112,6 +120,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     search.prefixes = begun.data();
     search.prefix_count = begun.size();
     search.whole_texts = reader.take<uint8_t>() % 2 == 1;
+    const auto pieces = take_texts(reader);
+    const auto banned = take_tokens(reader, pieces);
+    search.suppress_tokens = banned.data();
+    search.suppress_count = banned.size();
     if (kind == 0) {
       status = xformc_translate(engines().translation, given.data(), given.size(), &search, &run, &results, &error);
     } else {
@@ -122,8 +134,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
           xformc_search(engines().translation, ids.data(), rows, ids.size() / rows, &search, &run, &results, &error);
     }
   } else if (kind == 2) {
-    const auto sampling = take_options(reader, sample_options());
-    const auto texts = take_texts(reader);
+    auto sampling = take_options(reader, sample_options());
+    const auto texts = take_texts(reader), pieces = take_texts(reader);
+    const auto banned = take_tokens(reader, pieces);
+    sampling.suppress_tokens = banned.data();
+    sampling.suppress_count = banned.size();
     const auto given = views(texts);
     status = xformc_generate(engines().language_model, given.data(), given.size(), &sampling, &run, &results, &error);
   } else if (kind == 3) {
