@@ -13,14 +13,9 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.extras import explain_missing
-from xformc.format.interfaces import COUNT
-from xformc.format.manifest import SampleOptions
-from xformc.format.names import CONTINUE
+from xformc.format.inputs import Input
 from xformc.format.tokens import SpecialTokens
-from xformc.runtime.each import with_values
-from xformc.runtime.generate import Continuation, Prompt, added_text
-from xformc.runtime.session import Session
-from xformc.runtime.token_calls import begin, call, ended, moved, new_tokens, options_of, score_so_far
+from xformc.runtime.generate import Prompt
 
 Mask = NDArray[np.bool_]
 
@@ -39,8 +34,9 @@ class Matcher(Protocol):
         """Return whether the tokens, without an end token, are a whole text."""
         ...
 
-    def text(self, tokens: Sequence[int]) -> str | None:
-        """Return the text of the tokens; None if the tokenizer knows it."""
+    @property
+    def text(self) -> Callable[[Sequence[int]], str] | None:
+        """Returns the text of tokens, the end of which may lack the rest of a character; None: the tokenizer's."""
         ...
 
 
@@ -81,7 +77,8 @@ class _Called:
     def complete(self, tokens: Sequence[int]) -> bool:
         return True
 
-    def text(self, tokens: Sequence[int]) -> str | None:
+    @property
+    def text(self) -> None:
         return None
 
 
@@ -190,55 +187,42 @@ class _Grammar:
         self.allowed(tokens)
         return bool(self._matcher.is_accepting())
 
-    def text(self, tokens: Sequence[int]) -> str | None:
+    @property
+    def text(self) -> Callable[[Sequence[int]], str]:
+        return self._written
+
+    def _written(self, tokens: Sequence[int]) -> str:
         ends = self._spelled.special.end
-        return b"".join(self._spelled.pieces[token] for token in tokens if token not in ends).decode()
+        return b"".join(self._spelled.pieces[token] for token in tokens if token not in ends).decode(errors="replace")
 
 
-@dataclass(frozen=True)
-class Constrained:
-    """Writes texts that match a constraint.
+class MatcherGuide:
+    """A guide by a matcher (`token_calls.Guide`)."""
 
-    decode: returns the text of tokens. vocabulary: their number. end: those that end a text.
-    """
+    def __init__(self, matcher: Matcher, suppressed: Sequence[int], written: Input) -> None:
+        """`suppressed` are tokens that the options ban; `written` is the input for what the engine writes."""
+        self._matcher, self._end = matcher, written.special.end
+        self._never = np.zeros(written.pieces, np.bool_)
+        self._never[[*suppressed]] = True
+        self._mask = self._never
 
-    constraint: Constraint
-    decode: Callable[[Sequence[int]], str]
-    vocabulary: int
-    end: Sequence[int]
+    def banned(self, tokens: Sequence[int]) -> NDArray[np.int64]:
+        """Return the tokens that may not follow those of the continuation. Raises: UserError if none may."""
+        self._mask = self._matcher.allowed(tokens) & ~self._never
+        if not self._mask.any():
+            raise _nothing_follows(len(tokens))
+        return np.flatnonzero(~self._mask)
 
-    def run(self, session: Session, prompts: Sequence[Prompt], options: SampleOptions) -> list[Continuation]:
-        """Return the continuations of the prompts, one after the other.
+    def check(self, tokens: Sequence[int]) -> None:
+        """Raises: UserError if the last of the tokens was banned."""
+        if not self._mask[tokens[-1]]:  # other bans left none
+            raise _nothing_follows(len(tokens) - 1)
 
-        Raises: UserError if no token may follow, or if a text is not complete at its limit.
-        """
-        return [self._continued(session, one, with_values(options, one.options)) for one in prompts]
-
-    def _continued(self, session: Session, prompt: Prompt, options: SampleOptions) -> Continuation:
-        matcher, tokens, score = self.constraint(prompt), list[int](), 0.0
-        given = options_of(prompt, options)
-        values = begin(session, prompt, given)
-        suppressed = np.zeros(self.vocabulary, np.bool_)
-        suppressed[[*(options.suppress_tokens or ())]] = True
-        while not ended(values):
-            mask = matcher.allowed(tokens) & ~suppressed
-            if not mask.any():
-                raise _nothing_follows(len(tokens))
-            found = call(
-                session, CONTINUE, {**values, **given, "suppress_tokens": np.flatnonzero(~mask), COUNT: np.array(1)}
-            )
-            (token,) = new_tokens(found, 1, self.vocabulary)
-            if not mask[token]:  # other bans left none
-                raise _nothing_follows(len(tokens))
-            tokens.append(token)
-            values = moved(values, found)
-            score = score_so_far(values)
-        if not matcher.complete(tokens[:-1] if tokens and tokens[-1] in self.end else tokens):
+    def check_whole(self, tokens: Sequence[int]) -> None:
+        """Raises: UserError if the continuation, which has ended, is no whole text."""
+        if not self._matcher.complete(tokens[:-1] if tokens and tokens[-1] in self._end else tokens):
             message = f"the text is not complete after {len(tokens)} tokens"
             raise UserError(message, hint="give it more, with max_new_tokens, or a constraint of shorter texts")
-        text = matcher.text(tokens)
-        added = added_text(self.decode, prompt.ids, tokens) if text is None else text
-        return Continuation(added, score, tuple(tokens))
 
 
 def _nothing_follows(count: int) -> UserError:

@@ -12,12 +12,10 @@ from xformc.format.inputs import Input
 from xformc.format.interfaces import AT, COUNT, DONE, NEWEST, POSITIONS, READ
 from xformc.format.manifest import Manifest, SampleOptions
 from xformc.format.names import CONTINUE
-from xformc.runtime.each import with_values
-from xformc.runtime.generate import Continuation, Prompt, added_text
+from xformc.runtime.generate import Prompt
 from xformc.runtime.options import checked_integer
 from xformc.runtime.session import Session
 from xformc.runtime.token_calls import Drafter, TokenCalls, begin, call, ended, moved, new_tokens, options_of
-from xformc.runtime.tokenizer import Tokenizer
 
 LOOKUP = "lookup"
 DRAFT_TOKENS, MOST_DRAFT_TOKENS = 4, 64
@@ -138,25 +136,3 @@ class EngineDrafter:
         found = call(self._session, CONTINUE, {**values, **self._inputs, COUNT: np.array(1)})
         self._values.append(moved(values, found))
         return new_tokens(found, 1, self._text.pieces)[0]
-
-
-def continue_drafted(
-    session: Session,
-    prompts: Sequence[Prompt],
-    *,
-    name: str,
-    tokenizer: Tokenizer,
-    options: SampleOptions,
-    vocabulary: int,
-    speculation: Speculation,
-) -> list[Continuation]:
-    """Return the continuations of the prompts for the input `name`, one after the other; see `continue_prompts`."""
-    decode = partial(tokenizer.decode, name)
-    calls = (TokenCalls(session, one, with_values(options, one.options), vocabulary) for one in prompts)
-    return [_whole(speculation.drafted(each), decode) for each in calls]
-
-
-def _whole(calls: TokenCalls, decode: Callable[[Sequence[int]], str]) -> Continuation:
-    found = [*calls]
-    tokens = tuple(token for one in found for token in one.tokens)
-    return Continuation(added_text(decode, calls.prompt.ids, tokens), found[-1].score if found else 0.0, tokens)

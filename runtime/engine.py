@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.inputs import Input
-from xformc.format.manifest import Manifest, check_files
+from xformc.format.manifest import Manifest, SampleOptions, check_files
 from xformc.format.names import MANIFEST
 from xformc.format.reader import read_manifest
 from xformc.format.tasks import TASKS, tasks_with
@@ -19,9 +19,9 @@ from xformc.runtime.align import aligning, alignments, pairs_to_align
 from xformc.runtime.alignment import Alignment
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.choose import WEIGHT, Pool, reranking, sampling, with_hypotheses
-from xformc.runtime.constrain import Allowed, Constrained, Constraint, Spelled, constrain_by, constrain_by_grammar
+from xformc.runtime.constrain import Allowed, Constraint, Spelled, constrain_by, constrain_by_grammar
 from xformc.runtime.devices.device import DeviceName
-from xformc.runtime.draft import Speculation, continue_drafted, speculation
+from xformc.runtime.draft import Speculation, speculation
 from xformc.runtime.each import asked, rows_with_own, split_by_text, values_of
 from xformc.runtime.generate import (
     Continuation,
@@ -62,6 +62,8 @@ from xformc.runtime.search import SearchResult, check_source, search
 from xformc.runtime.server import AT_ONCE, SLOTS, Server, require_refills
 from xformc.runtime.session import Session
 from xformc.runtime.sessions import open_session
+from xformc.runtime.steer import PLAIN, Steering, continue_each
+from xformc.runtime.stops import checked_stops
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.suppressed import Pieces, pieces_of
 from xformc.runtime.texts import encode_line, prompt_limit, scored_limit, whole_limit
@@ -400,6 +402,7 @@ class Engine:
         regex: str | None = None,
         json_schema: Mapping[str, Any] | str | None = None,
         allowed: Allowed | None = None,
+        stop: Sequence[str] | None = None,
         each: Iterable[PromptArguments] | None = None,
         slots: int | None = None,
         **options: Unpack[SampleArguments],
@@ -421,6 +424,8 @@ class Engine:
         regex, json_schema: what each whole continuation matches: a regular expression or a JSON schema of llguidance.
         allowed: returns the tokens that may follow those of a continuation, by their ids: ids, or a mask of booleans.
             A constraint takes one call of the model for each token, and each prompt is continued by itself.
+        stop: stop strings. A text ends before the first of them, and its last token is the one that completes it. Each
+            prompt is continued by itself.
         each: options of each prompt, and its `seed`, which win over the other ones.
         slots: sample this many texts together, each of which makes room for the next one when it has ended (`serve`).
             None: batches whose texts begin and end together.
@@ -429,14 +434,13 @@ class Engine:
         Raises: UserError for an option out of range, a prompt that is too long, an engine without a tokenizer, or a
         draft that does not fit.
         """
-        batching, drafting = Batching(workers, max_batch_tokens), self._speculation(draft, draft_tokens)
+        batching = Batching(workers, max_batch_tokens)
         items, shared, first = _seeded(prompts, options, seed, each)
-        constraint = self._constraint(regex, json_schema, allowed, drafting)
-        parts: Any = {"token_scores": token_scores, "drafting": drafting, "constraint": constraint}
-        job = self._generation(batching, first, truncate, shared, **parts)
+        steering = self._steering(draft, draft_tokens, regex, json_schema, allowed, stop)
+        job = self._generation(batching, first, truncate, shared, token_scores=token_scores, steering=steering)
         if slots is None:
             return job.all(self.session, "generate", items, batching)
-        idle = {"workers": workers, "token_scores": token_scores or None, "draft": draft, "constraints": constraint}
+        idle = {"workers": workers, "token_scores": token_scores or None, **steering.given}
         job.require_several("generate", prompts)
         return list(self._refilled(list(job.encoded(items)), batching, slots, shared, idle))
 
@@ -455,6 +459,7 @@ class Engine:
         regex: str | None = None,
         json_schema: Mapping[str, Any] | str | None = None,
         allowed: Allowed | None = None,
+        stop: Sequence[str] | None = None,
         each: Iterable[PromptArguments] | None = None,
         slots: int | None = None,
         **options: Unpack[SampleArguments],
@@ -463,17 +468,16 @@ class Engine:
 
         The arguments are those of `generate` and the `window` of `translate_stream`.
         """
-        batching, drafting = Batching(workers, max_batch_tokens, window), self._speculation(draft, draft_tokens)
+        batching = Batching(workers, max_batch_tokens, window)
         items, shared, first = _seeded(prompts, options, seed, each)
-        constraint = self._constraint(regex, json_schema, allowed, drafting)
-        parts: Any = {"token_scores": token_scores, "drafting": drafting, "constraint": constraint}
-        job = self._generation(batching, first, truncate, shared, **parts)
+        steering = self._steering(draft, draft_tokens, regex, json_schema, allowed, stop)
+        job = self._generation(batching, first, truncate, shared, token_scores=token_scores, steering=steering)
         if slots is None:
             return job.stream(self.session, items, batching)
-        idle = {"workers": workers, "token_scores": token_scores or None, "draft": draft, "constraints": constraint}
+        idle = {"workers": workers, "token_scores": token_scores or None, **steering.given}
         return self._refilled(job.encoded(items), batching, slots, shared, idle)
 
-    def stream_tokens(
+    def stream_tokens(  # noqa: PLR0913 (each is an option)
         self,
         prompt: str,
         *,
@@ -483,6 +487,10 @@ class Engine:
         truncate: bool = False,
         draft: "Engine | str | None" = None,
         draft_tokens: int | None = None,
+        regex: str | None = None,
+        json_schema: Mapping[str, Any] | str | None = None,
+        allowed: Allowed | None = None,
+        stop: Sequence[str] | None = None,
         **options: Unpack[SampleArguments],
     ) -> TokenStream:
         """Continue a prompt with a language model, and return its text as an iterator of pieces as they are sampled.
@@ -495,13 +503,11 @@ class Engine:
 
         Raises: UserError as `generate`, and for an engine without streams.
         """
+        steering = self._steering(draft, draft_tokens, regex, json_schema, allowed, stop)
         job = self._generation(Batching(None, max_batch_tokens), seed, truncate, options)
         (encoded,) = job.encoded([prompt])
-        resolved = resolve_sample_options(self.manifest, options, self._pieces())
-        name, drafting = self.manifest.written, self._speculation(draft, draft_tokens)
-        calls = TokenCalls(self.session, encoded, resolved, self.manifest.inputs[name].pieces, tokens_at_once)
-        calls = calls if drafting is None else drafting.drafted(calls)
-        return open_stream(self.manifest, calls, self.tokenizer_of(name).decode)
+        calls = self._token_calls(steering, resolve_sample_options(self.manifest, options, self._pieces()))
+        return open_stream(self.manifest, calls(self.session, encoded, tokens_at_once))
 
     def serve(
         self,
@@ -778,8 +784,7 @@ class Engine:
         options: SampleArguments,
         *,
         token_scores: bool = False,
-        drafting: Speculation | None = None,
-        constraint: Constraint | None = None,
+        steering: Steering = PLAIN,
     ) -> Job[Any, Prompt, Continuation]:
         self._check_method("generate", "generate")
         manifest, pieces = self.manifest, self._pieces()
@@ -790,11 +795,8 @@ class Engine:
         text = manifest.inputs[name]
         limit, first = prompt_limit(text.longest, batching.max_batch_tokens), check_seed(seed)
         run = partial(continue_prompts, name=name, tokenizer=tokenizer, options=resolved, vocabulary=text.pieces)
-        if drafting is not None:
-            run = partial(continue_drafted, speculation=drafting, **run.keywords)
-        if constraint is not None:
-            written = Constrained(constraint, partial(tokenizer.decode, name), text.pieces, text.special.end)
-            run = partial(written.run, options=resolved)
+        if steering.needed:
+            run = partial(continue_each, calls=self._token_calls(steering, resolved))
         encode = partial(encode_prompt, name=name, tokenizer=tokenizer, seed=first, limit=limit, truncate=truncate)
         return Job(
             prompts_with_own(encode, own),
@@ -811,20 +813,40 @@ class Engine:
         drafting = (draft.manifest, draft.session) if isinstance(draft, Engine) else draft
         return speculation(self.manifest, drafting, tokens)
 
-    def _constraint(
+    def _token_calls(self, steering: Steering, options: SampleOptions) -> Callable[..., TokenCalls]:
+        """Return the function from a session, a prompt and a number of tokens at once to the prompt's calls."""
+        name = self.manifest.written
+        decode = partial(self.tokenizer_of(name).decode, name)
+        return partial(steering.calls, options=options, written=self.manifest.inputs[name], decode=decode)
+
+    def _steering(
         self,
+        draft: "Engine | str | None",
+        draft_tokens: int | None,
         regex: str | None,
         json_schema: Mapping[str, Any] | str | None,
         allowed: Allowed | None,
-        drafting: Speculation | None,
-    ) -> Constraint | None:
-        """Return what the texts match. Raises: UserError for several constraints, and an engine that has none."""
-        given = {"regex": regex, "json_schema": json_schema, "allowed": allowed, "draft": drafting}
+        stop: Sequence[str] | None,
+    ) -> Steering:
+        """Return what steers the texts. Raises: UserError for what excludes each other, or what the engine has not."""
+        drafting, stops = self._speculation(draft, draft_tokens), checked_stops(stop)
+        given = {"regex": regex, "json_schema": json_schema, "allowed": allowed, "draft": draft}
         there = [name for name, value in given.items() if value is not None]
-        if there in ([], ["draft"]):
-            return None
+        if stops.texts and (regex, json_schema) != (None, None):
+            there.append("stop")
         if len(there) > 1:
             raise UserError(f"{' and '.join(there)} exclude each other", hint="leave all but one of them out")
+        constraint = None if there in ([], ["draft"]) else self._constraint(regex, json_schema, allowed)
+        if stops.texts:
+            self._check_method("generate", "generate")
+            require_streams(self.manifest)
+        return Steering(drafting, constraint, stops)
+
+    def _constraint(
+        self, regex: str | None, json_schema: Mapping[str, Any] | str | None, allowed: Allowed | None
+    ) -> Constraint:
+        """Return what the texts match. Raises: UserError for an engine that has no constraints."""
+        self._check_method("generate", "generate")
         require_streams(self.manifest)
         text = self.manifest.inputs[self.manifest.written]
         if allowed is not None:

@@ -5,6 +5,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future
+from functools import partial
 from itertools import islice
 from typing import Self
 
@@ -68,7 +69,7 @@ class Reply(Future[Continuation]):
 
     def __iter__(self) -> Iterator[str]:
         """Raises: UserError if the model fails. A cancelled text has no further pieces."""
-        growing, seen = GrowingText(self._decode, self._prompt.ids), 0
+        growing, seen = GrowingText(partial(added_text, self._decode, self._prompt.ids)), 0
         while True:
             with self._grown:
                 self._grown.wait_for(lambda seen=seen: self.done() or len(self.text.tokens) > seen)

@@ -1,6 +1,6 @@
 """The calls that sample the tokens of one prompt, a few in each, and more in each with a draft of what may follow."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,10 +12,11 @@ from xformc.format.interfaces import AT, COUNT, DONE, DRAFTED, POSITIONS, SCORES
 from xformc.format.manifest import SampleOptions
 from xformc.format.names import CHECK, CONTINUE, NEXT, PROMPT
 from xformc.runtime.each import stack_options
-from xformc.runtime.generate import Prompt
+from xformc.runtime.generate import Continuation, Prompt
 from xformc.runtime.options import arrays
 from xformc.runtime.results import Expected, check_results, up_to
 from xformc.runtime.session import Session
+from xformc.runtime.stops import NO_STOPS, Stops
 
 Values = Mapping[str, Any]
 """Arrays and values of ONNX Runtime by name: those that go on from call to call, and options (docs/engine.md)."""
@@ -28,6 +29,22 @@ class Drafter(Protocol):
 
     def propose(self, text: Sequence[int], most: int) -> Sequence[int]:
         """Return at most `most` tokens that may follow the prompt and all tokens so far, or none."""
+        ...
+
+
+class Guide(Protocol):
+    """Says which tokens may not follow in one text."""
+
+    def banned(self, tokens: Sequence[int]) -> NDArray[np.int64]:
+        """Return the tokens that may not follow those of the continuation. Raises: UserError if none may."""
+        ...
+
+    def check(self, tokens: Sequence[int]) -> None:
+        """Raises: UserError if the last of the tokens was banned."""
+        ...
+
+    def check_whole(self, tokens: Sequence[int]) -> None:
+        """Raises: UserError if the continuation has ended and is no whole text."""
         ...
 
 
@@ -48,41 +65,87 @@ class Called:
 class TokenCalls:
     """Samples the continuation of a prompt; an iteration is one continuation.
 
-    vocabulary: the number of tokens. at_once: the most tokens of a call without a draft. drafter: guesses at most
-    `draft_tokens` tokens, which one call checks.
+    vocabulary: the number of tokens. text: returns the text of the tokens of a continuation. at_once: the most tokens
+    of a call without a draft; with a guide, it is one. drafter: guesses at most `draft_tokens` tokens, which one call
+    checks. stops: the stop strings; the text ends before one, and its last token is the one that completes it.
     """
 
     session: Session
     prompt: Prompt
     options: SampleOptions
     vocabulary: int
+    text: Callable[[Sequence[int]], str]
     at_once: int = 1
     drafter: Drafter | None = None
     draft_tokens: int = 0
+    guide: Guide | None = None
+    stops: Stops = NO_STOPS
+
+    def whole(self) -> Continuation:
+        """Return the continuation. Raises: UserError as an iteration."""
+        found = [*self]
+        tokens = [token for one in found for token in one.tokens]
+        return self.continuation(tokens, found[-1].score if found else 0.0)
+
+    def continuation(self, tokens: Sequence[int], score: float) -> Continuation:
+        """Return the continuation of these tokens."""
+        return Continuation(self.stops.cut(self.text(tokens)), score, tuple(tokens))
 
     def __iter__(self) -> Iterator[Called]:
-        """Read the prompt, and yield what each call finds. Raises: UserError for results that cannot be."""
-        options, text = options_of(self.prompt, self.options), [*self.prompt.ids]
-        values, longest = begin(self.session, self.prompt, options), int(options[LIMIT].max()) + len(text)
-        while not ended(values):
-            draft = self._drafted(text, values)
+        """Read the prompt, and yield what each call finds.
+
+        Raises: UserError for results that cannot be, and for a text that its guide does not let go on.
+        """
+        options, tokens, stopped = options_of(self.prompt, self.options), list[int](), False
+        values, longest = begin(self.session, self.prompt, options), int(options[LIMIT].max())
+        while not stopped and not ended(values):
+            draft = self._drafted(tokens, values)
             if draft:
                 found = call(self.session, CHECK, {**values, **options, DRAFTED: np.array([draft], np.int64)})
             else:
-                found = call(self.session, CONTINUE, {**values, **options, COUNT: np.array(self.at_once)})
-            most = min(longest - len(text), len(draft) + 1 if draft else self.at_once)
-            tokens, values = new_tokens(found, most, self.vocabulary), moved(values, found)
-            text += tokens
-            accepted = sum(token == one for token, one in zip(tokens, draft, strict=False))
-            yield Called(tokens, score_so_far(values), len(draft), accepted)
+                found = self._sampled({**values, **options}, tokens, self._count(values))
+            most = min(longest - len(tokens), len(draft) + 1 if draft else self.at_once)
+            new = new_tokens(found, most, self.vocabulary)
+            size = self._stopped(tokens, new)
+            stopped = size is not None
+            if size is not None and size < len(new):  # from the values before this call, those tokens alone
+                new, found = new[:size], self._sampled({**values, **options}, tokens, size)
+            tokens, values = [*tokens, *new], moved(values, found)
+            if self.guide is not None:
+                self.guide.check(tokens)
+            accepted = sum(token == one for token, one in zip(new, draft, strict=False))
+            yield Called(new, score_so_far(values), len(draft), accepted)
+        if self.guide is not None and not stopped:
+            self.guide.check_whole(tokens)
 
-    def _drafted(self, text: Sequence[int], values: Values) -> list[int]:
+    def _sampled(self, inputs: Values, tokens: Sequence[int], count: int) -> dict[str, Any]:
+        banned = {} if self.guide is None else {"suppress_tokens": self.guide.banned(tokens)}
+        return call(self.session, CONTINUE, {**inputs, **banned, COUNT: np.array(count)})
+
+    def _count(self, values: Values) -> int:
+        """Return how many tokens to sample. With stop strings, the last position is left, as in `_drafted`."""
+        if self.guide is not None:
+            return 1
+        return max(1, min(self.at_once, _room(values) - 1)) if self.stops.texts else self.at_once
+
+    def _stopped(self, tokens: Sequence[int], new: Sequence[int]) -> int | None:
+        """Return the number of new tokens up to the one that completes a stop string; None if none does."""
+        if not self.stops.texts:
+            return None
+        sizes = range(1, len(new) + 1)
+        return next((size for size in sizes if self.stops.found(self.text([*tokens, *new[:size]]))), None)
+
+    def _drafted(self, tokens: Sequence[int], values: Values) -> list[int]:
         """Return the tokens to check. The last position is left to a call without them: its caches end there."""
         if self.drafter is None:
             return []
-        room = int(values[POSITIONS].numpy()) - int(values[AT].numpy()) - 2
-        most = min(self.draft_tokens, room)
-        return [*self.drafter.propose(text, most)] if most > 0 else []
+        most = min(self.draft_tokens, _room(values) - 2)
+        return [*self.drafter.propose([*self.prompt.ids, *tokens], most)] if most > 0 else []
+
+
+def _room(values: Values) -> int:
+    """Return the number of positions that are left."""
+    return int(values[POSITIONS].numpy()) - int(values[AT].numpy())
 
 
 def begin(session: Session, prompt: Prompt, options: Values) -> dict[str, Any]:

@@ -4,12 +4,12 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Self
 
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest
-from xformc.runtime.generate import Continuation, added_text
+from xformc.runtime.generate import Continuation
+from xformc.runtime.stops import NO_STOPS, Stops
 from xformc.runtime.token_calls import TokenCalls
 
 MOST_AT_ONCE = 1024
@@ -25,15 +25,15 @@ def require_streams(manifest: Manifest) -> None:
 
 
 class GrowingText:
-    """The text that tokens add to a prompt, in pieces as there are more of them."""
+    """The text of the tokens of a continuation, in pieces as there are more of them."""
 
-    def __init__(self, decode: Callable[[Sequence[int]], str], prompt: Sequence[int]) -> None:
-        self._decode, self._prompt, self._shown = decode, prompt, 0
+    def __init__(self, text: Callable[[Sequence[int]], str], stops: Stops = NO_STOPS) -> None:
+        self._text, self._stops, self._shown = text, stops, 0
 
     def grown(self, tokens: Sequence[int], *, last: bool) -> str:
         """Return the text that no piece has had; unless these are the `last` tokens, without what may still change."""
-        text = added_text(self._decode, self._prompt, tokens)
-        known = text if last else text.rstrip(_UNFINISHED)
+        text = self._stops.cut(self._text(tokens))
+        known = text if last else self._stops.settled(text.rstrip(_UNFINISHED))
         piece, self._shown = known[self._shown :], max(self._shown, len(known))
         return piece
 
@@ -48,21 +48,20 @@ class TokenStream:
     accepted: the number of those that were right.
     """
 
-    def __init__(self, calls: TokenCalls, decode: Callable[[Sequence[int]], str]) -> None:
-        """See `Engine.stream_tokens`. `decode` makes text of the ids of the prompt and its continuation."""
+    def __init__(self, calls: TokenCalls) -> None:
+        """See `Engine.stream_tokens`."""
         self.tokens: list[int] = []
         self.score, self.drafted, self.accepted = 0.0, 0, 0
-        self._session, self._prompt, self._decode = calls.session.stoppable(), calls.prompt, decode
+        self._session = calls.session.stoppable()
         self._calls = replace(calls, session=self._session)
-        self._growing = GrowingText(decode, calls.prompt.ids)
+        self._growing = GrowingText(calls.text, calls.stops)
         self._closed, self._running = False, threading.Lock()
         self._pieces = self._read()
 
     @property
     def continuation(self) -> Continuation:
         """The text, score and tokens so far."""
-        text = added_text(self._decode, self._prompt.ids, self.tokens)
-        return Continuation(text, self.score, tuple(self.tokens))
+        return self._calls.continuation(self.tokens, self.score)
 
     def __iter__(self) -> Self:
         return self
@@ -124,9 +123,9 @@ class TokenStream:
             yield piece
 
 
-def open_stream(manifest: Manifest, calls: TokenCalls, decode: Callable[[str, Sequence[int]], str]) -> TokenStream:
+def open_stream(manifest: Manifest, calls: TokenCalls) -> TokenStream:
     """Return the stream of these calls. Raises: UserError for an engine without streams, and a wrong number at once."""
     require_streams(manifest)
     if type(calls.at_once) is not int or not 1 <= calls.at_once <= MOST_AT_ONCE:
         raise UserError(f"tokens_at_once must be an integer from 1 to {MOST_AT_ONCE}, not {calls.at_once!r}")
-    return TokenStream(calls, partial(decode, manifest.written))
+    return TokenStream(calls)

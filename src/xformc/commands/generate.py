@@ -31,6 +31,7 @@ from xformc.commands.options import (
     Workers,
     named_tokens,
 )
+from xformc.commands.steering import Regex, SchemaFile, StopStrings, schema_in
 from xformc.commands.streaming import Stream, streams, write_streams
 from xformc.commands.text_lines import choose_pace, input_lines, one_line, write_results
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
@@ -59,6 +60,9 @@ def generate(
     repetition_penalty: RepetitionPenalty = None,
     presence_penalty: PresencePenalty = None,
     frequency_penalty: FrequencyPenalty = None,
+    stop: StopStrings = None,
+    regex: Regex = None,
+    json_schema: SchemaFile = None,
     seed: Seed = 0,
     token_scores: TokenScores = False,
     as_json: JsonLines = False,
@@ -88,6 +92,9 @@ def generate(
     so far, the next tokens are guessed, and ENGINE checks several in one pass. The texts are the same. Each line is
     continued by itself, so a draft is for few lines.
 
+    With --stop TEXT, each text ends before TEXT: --stop END --stop $'\\n\\n' (a line break in bash). With --regex or
+    --json-schema, each continuation matches as a whole (pip install 'xformc[constraints]').
+
     With --slots, texts of different lengths do not wait for each other: the next prompt joins when a text has ended.
 
     On a terminal, or with --stream, each text is printed as it is sampled: a line after the other, not in batches.
@@ -96,7 +103,7 @@ def generate(
     probability, and its number of tokens. With --json-input, a line may have options of its own: {"text": "...",
     "temperature": 0.5, "seed": 7}.
     """
-    manifest = read_manifest(engine)
+    manifest, schema = read_manifest(engine), schema_in(json_schema)
     require_json(token_scores, as_json)
     require_json_output(json_input, as_json)
     if stream and (workers, window) != (None, None):
@@ -129,9 +136,15 @@ def generate(
         opened_draft(draft, threads=threads, workers=pace.workers) as drafting,
         input_lines(prompts) as lines,
     ):
-        speculation: dict[str, Any] = {"draft": drafting, "draft_tokens": draft_tokens}
+        steering: dict[str, Any] = {
+            "draft": drafting,
+            "draft_tokens": draft_tokens,
+            "stop": stop,
+            "regex": regex,
+            "json_schema": schema,
+        }
         if streamed:
-            options: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, **speculation, **sampling}
+            options: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, **steering, **sampling}
             return write_streams(loaded, lines, output, seed=seed, truncate=truncate, options=options)
         given: Any = json_texts(lines, PromptArguments) if json_input else remembered(lines)
         results = loaded.generate_stream(
@@ -142,7 +155,7 @@ def generate(
             truncate=truncate,
             token_scores=token_scores,
             slots=slots,
-            **speculation,
+            **steering,
             **sampling,
         )
         tokens = token_fields_of(loaded, wanted=token_scores)
