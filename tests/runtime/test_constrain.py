@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from jsonschema import validate
 
 from tests import tiny_engine
+from tests.command_line import CommandLine, mistake
 from tests.imports.test_tokenizers import write_byte_pairs
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
@@ -69,6 +71,28 @@ def test_texts_match_a_regular_expression_and_a_schema(folder: Path) -> None:
             engine.generate(["two"], json_schema="{")
         with pytest.raises(UserError, match="no token may follow the 0 tokens"):
             engine.generate(["two"], json_schema={"type": "object"})  # the vocabulary has no braces
+        stream = engine.stream_tokens("two", regex="[a-f]{40}", max_new_tokens=3)
+        assert next(stream)
+        with pytest.raises(UserError, match="the text is not complete after 3 tokens"):
+            list(stream)
+
+
+def test_the_command_line_constrains(
+    folder: Path, tmp_path: Path, xformc: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, wanted = ("generate", folder, "--max-new-tokens", "16"), ("--regex", "(two|hello) ?[a-m]{1,9}")
+    (tmp_path / "schema.json").write_bytes(b"\xff")
+    assert "not valid UTF-8" in mistake(xformc(*command, "--json-schema", tmp_path / "schema.json"))
+    (tmp_path / "schema.json").write_text('{"const": 1}')
+    both = mistake(xformc(*command, *wanted, "--json-schema", tmp_path / "schema.json", "--draft", "lookup"))
+    assert both.startswith("regex and json_schema and draft exclude each other")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "llguidance", None)
+        assert "needs the package llguidance" in mistake(xformc(*command, *wanted, stdin="two dogs\n"))
+    pytest.importorskip("llguidance", reason="the extra constraints is not installed")
+    plain = xformc(*command, *wanted, stdin="two dogs\n\n").out
+    assert xformc(*command, *wanted, "--stream", stdin="two dogs\n\n").out == plain
+    assert all(re.fullmatch("(two dogs)?(two|hello) ?[a-m]{1,9}", line) for line in plain.splitlines()), plain
 
 
 SCHEMA = {
@@ -96,3 +120,6 @@ def test_texts_of_bytes_are_json_of_the_schema(tmp_path: Path) -> None:
         for one in found:
             validate(one, SCHEMA)
         assert len({one["name"] for one in found}) > 2
+        whole = engine.generate([""], **options)[0]
+        stream = engine.stream_tokens("", tokens_at_once=9, **options)
+        assert "".join(stream) == whole.text and stream.continuation == whole

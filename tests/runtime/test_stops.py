@@ -64,7 +64,8 @@ def check(engine: Engine, counts: Sequence[int], *, exact: bool) -> None:
 
 def streamed(engine: Engine, prompt: str, whole: Continuation, options: dict[str, Any], *, exact: bool) -> None:
     """Streams write the same in pieces, also in calls of several tokens and with drafts that are right or wrong."""
-    for more in ({}, {"tokens_at_once": 7}, {"draft": engine}, {"draft": "lookup"}):
+    ways: list[dict[str, Any]] = [{}, {"tokens_at_once": 7}, {"draft": engine}, {"draft": "lookup"}]
+    for more in ways:
         stream = engine.stream_tokens(prompt, **options, **more)
         assert "".join(stream) == whole.text == stream.continuation.text
         assert stream.continuation.tokens == whole.tokens
