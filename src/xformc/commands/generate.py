@@ -92,8 +92,8 @@ def generate(
     so far, the next tokens are guessed, and ENGINE checks several in one pass. The texts are the same. Each line is
     continued by itself, so a draft is for few lines.
 
-    With --stop TEXT, each text ends before TEXT: --stop END --stop $'\\n\\n' (a line break in bash). With --regex or
-    --json-schema, each continuation matches as a whole (pip install 'xformc[constraints]').
+    With --stop TEXT, each text ends before the first TEXT that it would have: --stop END --stop $'\\n\\n' (in bash, an
+    empty line). With --regex or --json-schema, each whole continuation matches (pip install 'xformc[constraints]').
 
     With --slots, texts of different lengths do not wait for each other: the next prompt joins when a text has ended.
 

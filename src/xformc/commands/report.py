@@ -38,7 +38,9 @@ def report(
         int | None, Option(help="Positions of a batch, in place of the recipe's.", min=1, max=10**8, metavar="N")
     ] = None,
     shard: Annotated[bool, Option("--shard", help="With --train: each GPU keeps a part of each parameter.")] = False,
-    mfu: Annotated[float | None, Option(help="The share of the card's peak that is reached.  [default: 0.4]")] = None,
+    mfu: Annotated[
+        float | None, Option(help="The share of the card's peak that is reached.  [default: 0.4]", metavar="SHARE")
+    ] = None,
     price: Annotated[float | None, Option(help="Price of a GPU for an hour.", min=0.0, metavar="P")] = None,
     as_json: Json = False,
 ) -> None:
