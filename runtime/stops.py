@@ -7,6 +7,7 @@ from typing import cast
 from xformc.errors import UserError
 
 MOST_STOPS, LONGEST_STOP = 64, 1000
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,9 @@ def checked_stops(given: object) -> Stops:
         if not isinstance(one, str) or not 1 <= len(one) <= LONGEST_STOP:
             message = f"a stop string must be a text of 1 to {LONGEST_STOP:,} characters, not {_shown(one)}"
             raise UserError(message, hint="a text ends before it; leave it out if there is none")
+        if REPLACEMENT in one:
+            message = "a stop string cannot have U+FFFD, which stands for bytes that are no character yet"
+            raise UserError(message, hint="leave it out")
     return Stops(tuple(cast(Sequence[str], texts)))
 
 

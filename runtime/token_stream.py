@@ -9,11 +9,11 @@ from typing import Self
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest
 from xformc.runtime.generate import Continuation
-from xformc.runtime.stops import NO_STOPS, Stops
+from xformc.runtime.stops import NO_STOPS, REPLACEMENT, Stops
 from xformc.runtime.token_calls import TokenCalls
 
 MOST_AT_ONCE = 1024
-_UNFINISHED = "\N{REPLACEMENT CHARACTER} "
+_UNFINISHED = f"{REPLACEMENT} "
 """What the end of a text has while the rest of a character is still to come, and a space that a token may remove."""
 
 

@@ -109,6 +109,8 @@ def test_what_cannot_stop_a_text_is_refused(folder: Path) -> None:
         for given, message in entries.items():
             with pytest.raises(UserError, match=f"a stop string must be a text of 1 to 1,000 characters, {message}"):
                 engine.stream_tokens("a", stop=["b", given])
+        with pytest.raises(UserError, match="a stop string cannot have U\\+FFFD"):
+            engine.generate(["a"], stop=["a\ufffd"])
         with pytest.raises(UserError, match="there are 65 stop strings; at most 64"):
             engine.generate_stream(["a"], stop=["a"] * 65)
         with pytest.raises(UserError, match="regex and stop exclude each other"):
