@@ -86,7 +86,7 @@ def attend_cached(position: Array, slots: Array) -> None:
 
 def test_attend_cached_needs_one_position_and_slots_that_differ() -> None:
     attend_cached(np.array(1), np.array([3, 0]))
-    with pytest.raises(Exception, match="input 5 is not one number"):
+    with pytest.raises(Exception, match="there must be one position, or one for each sentence"):
         attend_cached(ids(0), np.array([3, 0]))
     with pytest.raises(Exception, match="the cache is full"):
         attend_cached(np.array(-1), np.array([3, 0]))

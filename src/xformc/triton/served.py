@@ -63,8 +63,10 @@ def _cut(graph: onnx.GraphProto, n_best: int) -> None:
 
 
 def _constant(value: onnx.ValueInfoProto, content: Any) -> onnx.TensorProto:
-    dtype = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
-    return numpy_helper.from_array(np.array(content, dtype), value.name)
+    """The content as the input is: an option with a row for each text has one row for all."""
+    kind = value.type.tensor_type
+    array = np.array(content, helper.tensor_dtype_to_np_dtype(kind.elem_type))
+    return numpy_helper.from_array(array.reshape((1,) * (len(kind.shape.dim) - array.ndim) + array.shape), value.name)
 
 
 def _tensor(value: onnx.ValueInfoProto) -> Tensor:
