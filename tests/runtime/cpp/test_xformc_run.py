@@ -308,6 +308,9 @@ def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc
             "--mbr",
             "--draft",
             "--draft-tokens",
+            "--stop",
+            "--regex",
+            "--json-schema",
             "--slots",
             "--samples",
         }
