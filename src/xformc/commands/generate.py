@@ -93,7 +93,7 @@ def generate(
     continued by itself, so a draft is for few lines.
 
     With --stop TEXT, each text ends before the first TEXT that it would have: --stop END --stop $'\\n\\n' (in bash, an
-    empty line). With --regex or --json-schema, each whole continuation matches (pip install 'xformc[constraints]').
+    empty line). Each whole continuation matches --regex or --json-schema (pip install 'xformc[constraints]').
 
     With --slots, texts of different lengths do not wait for each other: the next prompt joins when a text has ended.
 
