@@ -138,7 +138,7 @@ def random_pair(folder: Path, arguments: argparse.Namespace) -> tuple[list[Promp
 
 def calls(session: Session, prompt: Prompt, vocabulary: int = 50257) -> TokenCalls:
     """Return the calls of a plain continuation, of many tokens each."""
-    return TokenCalls(session, prompt, OPTIONS, vocabulary, at_once=8)
+    return TokenCalls(session, prompt, OPTIONS, vocabulary, lambda _: "", at_once=8)
 
 
 def random_engine(folder: Path, name: str, arguments: argparse.Namespace) -> tuple[Session, Input]:

@@ -215,7 +215,7 @@ class _Partly:
 
 def _calls(subject: Subject, row: Row, options: SampleOptions, at_once: int = 1) -> TokenCalls:
     prompt, name = Prompt([int(one) for one in row[PROMPT]], int(row[SEED])), str(subject.program.written)
-    return TokenCalls(subject.session, prompt, options, subject.program.inputs[name].pieces, at_once)
+    return TokenCalls(subject.session, prompt, options, subject.program.inputs[name].pieces, lambda _: "", at_once)
 
 
 def _called(found: Iterable[Called]) -> tuple[tuple[int, ...], float]:

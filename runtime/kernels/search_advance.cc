@@ -21,7 +21,7 @@ struct Inputs {
         position(single<int64_t>(context, 3)), done(context.GetInput(4).GetTensorData<bool>()), limit(ids(5)),
         scores(floats(6)), next_tokens(ids(7)), parents(ids(8)), tokens(ids(9)), ancestors(ids(10)),
         pool_tokens(ids(11)), pool_lengths(ids(12)), pool_scores(floats(13)), found(ids(14)),
-        least(has(15) ? ids(15) : nullptr), sentences(context, 19, shape_of(context.GetInput(9))[0]) {
+        least(has(15) ? ids(15) : nullptr), sentences(context, 19, first_axis(context.GetInput(9))) {
     const Shape shape = shape_of(context.GetInput(9));
     require(width >= 1, "the beam's width must be at least 1");
     require(position < LONGEST, "there are too many positions");
@@ -44,6 +44,11 @@ struct Inputs {
     for (int64_t i = 0; i < candidates; ++i) require(parents[i] >= 0 && parents[i] < beam, "no such parent");
   }
 
+  static int64_t first_axis(const Ort::ConstValue& value) {
+    const Shape shape = shape_of(value);
+    require(!shape.empty(), "there are no sentences");
+    return shape[0];
+  }
   bool has(size_t index) const { return context.GetInputCount() > index && context.GetInput(index); }
   const int64_t* ids(size_t index) const { return context.GetInput(index).GetTensorData<int64_t>(); }
   int64_t count(size_t index) const {
