@@ -41,7 +41,8 @@ from xformc.commands.token_scores import TokenFields, TokenScores, require_json,
 from xformc.format.manifest import SearchOptions
 from xformc.format.reader import read_manifest
 from xformc.runtime.choose import OWN
-from xformc.runtime.engine import check_method, load
+from xformc.runtime.engine import load
+from xformc.runtime.methods.loaded import check_method
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.search import length_divisor
 from xformc.runtime.stream import MAX_BATCH_TOKENS

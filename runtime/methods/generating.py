@@ -1,0 +1,307 @@
+"""Continuations of prompts: whole, in streams, or with the texts of others in one batch."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar, Unpack, cast
+
+from xformc.errors import UserError
+from xformc.format.manifest import SampleOptions
+from xformc.runtime.constrain import Allowed, Constraint, Spelled, constrain_by, constrain_by_grammar
+from xformc.runtime.draft import Speculation, speculation
+from xformc.runtime.each import values_of
+from xformc.runtime.generate import (
+    Continuation,
+    Prompt,
+    check_seed,
+    continuation_needs,
+    continue_prompts,
+    encode_prompt,
+    prompts_with_own,
+)
+from xformc.runtime.job import Job
+from xformc.runtime.methods.loaded import Loaded, with_own
+from xformc.runtime.sampling import PromptArguments, SampleArguments, resolve_sample_options
+from xformc.runtime.score import with_added_scores
+from xformc.runtime.server import AT_ONCE, SLOTS, Server, require_refills
+from xformc.runtime.steer import PLAIN, Steering, continue_each
+from xformc.runtime.stops import checked_stops
+from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
+from xformc.runtime.texts import prompt_limit
+from xformc.runtime.token_calls import TokenCalls
+from xformc.runtime.token_stream import TokenStream, open_stream, require_streams
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Generating(Loaded):
+    """Methods of language models."""
+
+    def generate(  # noqa: PLR0913 (each is an option)
+        self,
+        prompts: Sequence[str],
+        *,
+        seed: int | Sequence[int] = 0,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        token_scores: bool = False,
+        draft: "Generating | str | None" = None,
+        draft_tokens: int | None = None,
+        regex: str | None = None,
+        json_schema: Mapping[str, Any] | str | None = None,
+        allowed: Allowed | None = None,
+        stop: Sequence[str] | None = None,
+        each: Iterable[PromptArguments] | None = None,
+        slots: int | None = None,
+        **options: Unpack[SampleArguments],
+    ) -> list[Continuation]:
+        """Continue prompts with a language model. An empty prompt starts a text from nothing.
+
+        Returns: the continuation of each prompt, in order.
+
+        seed: the random seed of the first prompt; the second has seed + 1, and so on; or a list with the seed of each.
+            A continuation depends on its prompt, its seed and its options, not on the other prompts.
+        workers: batches run at the same time. None: the number that the engine was loaded for.
+        max_batch_tokens: capacity of a batch, the new tokens included. Neither this nor `workers` changes the results.
+        truncate: keep only the end of prompts that are too long; otherwise they are errors. The limit is the model's
+            own, less one. Without one it is `max_batch_tokens`, or 16,384 if that is more.
+        draft: what guesses the next tokens, which this engine then checks in one pass: a smaller engine with the same
+            vocabulary, or `lookup`, which looks up the last tokens in the text so far. The continuations are the same,
+            and come sooner if the guesses are good. Each prompt is continued by itself.
+        draft_tokens: the most tokens to guess at a time; 4 by default.
+        regex, json_schema: what each whole continuation matches: a regular expression or a JSON schema of llguidance.
+        allowed: returns the tokens that may follow those of a continuation, by their ids: ids, or a mask of booleans.
+            A constraint takes one call of the model for each token, and each prompt is continued by itself.
+        stop: stop strings. A text ends before the first of them, and its last token is the one that completes it. Each
+            prompt is continued by itself.
+        each: options of each prompt, and its `seed`, which win over the other ones.
+        slots: sample this many texts together, each of which makes room for the next one when it has ended (`serve`).
+            None: batches whose texts begin and end together.
+        options: see `SampleArguments`.
+
+        Raises: UserError for an option out of range, a prompt that is too long, an engine without a tokenizer, or a
+        draft that does not fit.
+        """
+        batching = Batching(workers, max_batch_tokens)
+        items, shared, first = _seeded(prompts, options, seed, each)
+        steering = self._steering(draft, draft_tokens, regex, json_schema, allowed, stop)
+        job = self._generation(batching, first, truncate, shared, token_scores=token_scores, steering=steering)
+        if slots is None:
+            return job.all(self.session, "generate", items, batching)
+        idle = {"workers": workers, "token_scores": token_scores or None, **steering.given}
+        job.require_several("generate", prompts)
+        return list(self._refilled(list(job.encoded(items)), batching, slots, shared, idle))
+
+    def generate_stream(  # noqa: PLR0913 (each is an option)
+        self,
+        prompts: Iterable[str],
+        *,
+        seed: int | Sequence[int] = 0,
+        window: int | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        token_scores: bool = False,
+        draft: "Generating | str | None" = None,
+        draft_tokens: int | None = None,
+        regex: str | None = None,
+        json_schema: Mapping[str, Any] | str | None = None,
+        allowed: Allowed | None = None,
+        stop: Sequence[str] | None = None,
+        each: Iterable[PromptArguments] | None = None,
+        slots: int | None = None,
+        **options: Unpack[SampleArguments],
+    ) -> Generator[Continuation]:
+        """Continue any number of prompts in constant memory, and yield the results in order.
+
+        The arguments are those of `generate` and the `window` of `translate_stream`.
+        """
+        batching = Batching(workers, max_batch_tokens, window)
+        items, shared, first = _seeded(prompts, options, seed, each)
+        steering = self._steering(draft, draft_tokens, regex, json_schema, allowed, stop)
+        job = self._generation(batching, first, truncate, shared, token_scores=token_scores, steering=steering)
+        if slots is None:
+            return job.stream(self.session, items, batching)
+        idle = {"workers": workers, "token_scores": token_scores or None, **steering.given}
+        return self._refilled(job.encoded(items), batching, slots, shared, idle)
+
+    def stream_tokens(  # noqa: PLR0913 (each is an option)
+        self,
+        prompt: str,
+        *,
+        seed: int = 0,
+        tokens_at_once: int = 1,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        draft: "Generating | str | None" = None,
+        draft_tokens: int | None = None,
+        regex: str | None = None,
+        json_schema: Mapping[str, Any] | str | None = None,
+        allowed: Allowed | None = None,
+        stop: Sequence[str] | None = None,
+        **options: Unpack[SampleArguments],
+    ) -> TokenStream:
+        """Continue a prompt with a language model, and return its text as an iterator of pieces as they are sampled.
+
+        Together they are the text of `generate` with this seed, and so are the tokens and the score.
+
+        tokens_at_once: tokens that one call of the model samples: more are faster, and come later.
+
+        The other arguments are those of `generate`.
+
+        Raises: UserError as `generate`, and for an engine without streams.
+        """
+        steering = self._steering(draft, draft_tokens, regex, json_schema, allowed, stop)
+        job = self._generation(Batching(None, max_batch_tokens), seed, truncate, options)
+        (encoded,) = job.encoded([prompt])
+        calls = self._token_calls(steering, resolve_sample_options(self.manifest, options, self._pieces()))
+        return open_stream(self.manifest, calls(self.session, encoded, tokens_at_once))
+
+    def serve(
+        self,
+        *,
+        slots: int = SLOTS,
+        tokens_at_once: int = AT_ONCE,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        **options: Unpack[SampleArguments],
+    ) -> Server:
+        """Open a server of continuations: texts of any number of callers share one batch, which each joins when there
+        is room and leaves when it has ended.
+
+        with engine.serve(slots=8, temperature=0.7) as server:
+            replies = [server.submit(prompt, seed=seed) for seed, prompt in enumerate(prompts)]
+            print(replies[0].result().text)
+
+        A continuation is that of `generate` with this prompt and seed, whatever else is in the batch.
+
+        slots: texts that are sampled at the same time. More are faster together, and each of them slower.
+        tokens_at_once: tokens that one call of the model samples of each text; texts join and leave between calls.
+
+        The other arguments are those of `generate`, and hold for all texts.
+
+        Raises: UserError as `generate`, and for an engine without batches that refill.
+        """
+        job = self._generation(Batching(None, max_batch_tokens), 0, truncate, options, token_scores=False)
+        resolved = resolve_sample_options(self.manifest, options, self._pieces())
+        decode = partial(self.tokenizer_of(self.manifest.written).decode, self.manifest.written)
+
+        def encode(prompt: str, seed: int) -> Prompt:
+            (encoded,) = job.encoded([prompt])
+            return replace(encoded, seed=check_seed(seed))
+
+        return Server(self.session, self.manifest, resolved, encode, decode, slots=slots, at_once=tokens_at_once)
+
+    def _generation(
+        self,
+        batching: Batching,
+        seed: int,
+        truncate: bool,
+        options: SampleArguments,
+        *,
+        token_scores: bool = False,
+        steering: Steering = PLAIN,
+    ) -> Job[Any, Prompt, Continuation]:
+        self._check_method("generate", "generate")
+        manifest, pieces = self.manifest, self._pieces()
+        resolved = resolve_sample_options(manifest, options, pieces)
+        resolve = partial(resolve_sample_options, manifest, pieces=pieces)
+        own = values_of(manifest, lambda given: resolve(cast(Any, {**options, **given})))
+        tokenizer, name = self._tokenizer(manifest.inputs), manifest.written
+        text = manifest.inputs[name]
+        limit, first = prompt_limit(text.longest, batching.max_batch_tokens), check_seed(seed)
+        run = partial(continue_prompts, name=name, tokenizer=tokenizer, options=resolved, vocabulary=text.pieces)
+        if steering.needed:
+            run = partial(continue_each, calls=self._token_calls(steering, resolved))
+        encode = partial(encode_prompt, name=name, tokenizer=tokenizer, seed=first, limit=limit, truncate=truncate)
+        return Job(
+            prompts_with_own(encode, own),
+            partial(continuation_needs, options=resolved),
+            with_added_scores(run, self._with_scores()) if token_scores else run,
+        )
+
+    def _speculation(self, draft: "Generating | str | None", tokens: int | None) -> Speculation | None:
+        if draft is None:
+            if tokens is not None:
+                raise UserError("draft_tokens has no effect without a draft", hint="give draft=, or leave it out")
+            return None
+        self._check_method("generate", "generate")
+        drafting = (draft.manifest, draft.session) if isinstance(draft, Generating) else draft
+        return speculation(self.manifest, drafting, tokens)
+
+    def _token_calls(self, steering: Steering, options: SampleOptions) -> Callable[..., TokenCalls]:
+        """Return the function from a session, a prompt and a number of tokens at once to the prompt's calls."""
+        name = self.manifest.written
+        decode = partial(self.tokenizer_of(name).decode, name)
+        return partial(steering.calls, options=options, written=self.manifest.inputs[name], decode=decode)
+
+    def _steering(
+        self,
+        draft: "Generating | str | None",
+        draft_tokens: int | None,
+        regex: str | None,
+        json_schema: Mapping[str, Any] | str | None,
+        allowed: Allowed | None,
+        stop: Sequence[str] | None,
+    ) -> Steering:
+        """Return what steers the texts. Raises: UserError for what excludes each other, or what the engine has not."""
+        drafting, stops = self._speculation(draft, draft_tokens), checked_stops(stop)
+        given = {"regex": regex, "json_schema": json_schema, "allowed": allowed, "draft": draft}
+        there = [name for name, value in given.items() if value is not None]
+        if stops.texts and (regex, json_schema) != (None, None):
+            there.append("stop")
+        if len(there) > 1:
+            raise UserError(f"{' and '.join(there)} exclude each other", hint="leave all but one of them out")
+        constraint = None if there in ([], ["draft"]) else self._constraint(regex, json_schema, allowed)
+        if stops.texts:
+            self._check_method("generate", "generate")
+            require_streams(self.manifest)
+        return Steering(drafting, constraint, stops)
+
+    def _constraint(
+        self, regex: str | None, json_schema: Mapping[str, Any] | str | None, allowed: Allowed | None
+    ) -> Constraint:
+        """Return what the texts match. Raises: UserError for an engine that has no constraints."""
+        self._check_method("generate", "generate")
+        require_streams(self.manifest)
+        text = self.manifest.inputs[self.manifest.written]
+        if allowed is not None:
+            return constrain_by(allowed, text.pieces)
+        vocabulary = self.tokenizer_of(self.manifest.written).vocabularies[self.manifest.written]
+        pieces = vocabulary.spelling()
+        spelled = Spelled([*pieces, *[b""] * (text.pieces - len(pieces))], text.special, vocabulary.strips)
+        return constrain_by_grammar(spelled, regex=regex, json_schema=json_schema)
+
+    def _refilled(
+        self,
+        prompts: Iterable[Prompt],
+        batching: Batching,
+        slots: int,
+        options: SampleArguments,
+        idle: Mapping[str, object],
+    ) -> Generator[Continuation]:
+        """Yield the continuations by a server. Raises: UserError at once for arguments that it has not, `idle`."""
+        for name, value in idle.items():
+            if value is not None:
+                raise UserError(f"{name} has no effect with slots", hint=f"leave out {name}, or slots")
+        require_refills(self.manifest, slots)
+
+        def run() -> Generator[Continuation]:
+            with self.serve(slots=slots, max_batch_tokens=batching.max_batch_tokens, **options) as server:
+                yield from server.in_order(prompts, batching.window)
+
+        return run()
+
+
+def _seeded(
+    prompts: Iterable[str],
+    options: Mapping[str, Any],
+    seed: int | Sequence[int],
+    each: Iterable[Mapping[str, Any]] | None,
+) -> tuple[Any, Any, int]:
+    """Return the prompts and options as `with_own`, and the seed of the first; a list of seeds is an option."""
+    if isinstance(seed, Sequence):
+        return *with_own(prompts, {**options, "seed": seed}, each), 0
+    return *with_own(prompts, options, each), seed

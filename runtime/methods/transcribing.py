@@ -1,0 +1,126 @@
+"""Texts that are written for arrays, sounds, images or other texts."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar, Unpack, cast
+
+import numpy as np
+
+from xformc.runtime.choose import sampling
+from xformc.runtime.each import rows_with_own, values_of
+from xformc.runtime.generate import check_seed
+from xformc.runtime.job import Job, as_it_is
+from xformc.runtime.methods.loaded import Loaded, with_own
+from xformc.runtime.options import checked_integer
+from xformc.runtime.prefix import Prefix
+from xformc.runtime.rows import Row
+from xformc.runtime.sampling import MAX_SAMPLES, WritingArguments, resolve_sample_options, split_options
+from xformc.runtime.score import with_token_scores
+from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
+from xformc.runtime.translate import SEED, Hypothesis, drawn_tokens_needed, write_rows
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Transcribing(Loaded):
+    """Methods of engines that write text for declared inputs."""
+
+    def transcribe(  # noqa: PLR0913 (each is an option)
+        self,
+        examples: Sequence[str | Path | Sequence[str]] | Mapping[str, Any],
+        *,
+        prefixes: str | Iterable[Prefix] | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        seed: int = 0,
+        samples: int = 1,
+        token_scores: bool = False,
+        each: Iterable[WritingArguments] | None = None,
+        **options: Unpack[WritingArguments],
+    ) -> list[list[Hypothesis]]:
+        """Write text for arrays by the name of their input (docs/runtime.md), or for texts.
+
+        Returns: for each example, in order, up to `n_best` hypotheses, best first; from an engine that samples,
+        `samples` of them, in the order of their seeds.
+
+        examples: a mapping from each input's name to an array with one row for each example; or texts, if all inputs
+            are text; for several inputs, sequences of texts in the order of the inputs. The text of a sound or an
+            image is the path of its .wav, .png or .jpg file.
+
+        samples: texts sampled for each example; each has the next seed.
+
+        The other arguments are those of `translate` or, with `seed`, those of `generate`: an engine either searches or
+        samples, as its spec says.
+
+        Raises: UserError for an example that does not fit the engine's inputs, or an option out of range.
+        """
+        self._check_method("transcribe", "transcribe")
+        batching, (given, arrays) = Batching(workers, max_batch_tokens), self._examples(examples)
+        items, shared = with_own(given, options, each)
+        reader = as_it_is if arrays else self._reader(batching, truncate)
+        writing = self._writing(reader, shared, seed, samples, token_scores=token_scores)
+        return self._all(writing, "transcribe", items, prefixes, batching)
+
+    def transcribe_stream(  # noqa: PLR0913 (each is an option)
+        self,
+        texts: Iterable[str | Path | Sequence[str]],
+        *,
+        prefixes: str | Iterable[Prefix] | None = None,
+        window: int | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        seed: int = 0,
+        samples: int = 1,
+        token_scores: bool = False,
+        each: Iterable[WritingArguments] | None = None,
+        **options: Unpack[WritingArguments],
+    ) -> Generator[list[Hypothesis]]:
+        """Write text for any number of texts in constant memory, and yield the results in order.
+
+        The arguments are those of `transcribe` and the `window` of `translate_stream`.
+        """
+        self._check_method("transcribe", "transcribe")
+        batching, (items, shared) = Batching(workers, max_batch_tokens, window), with_own(texts, options, each)
+        writing = self._writing(self._reader(batching, truncate), shared, seed, samples, token_scores=token_scores)
+        return self._stream(writing, items, prefixes, batching)
+
+    def transcribe_rows(
+        self, rows: Sequence[Row], *, seed: int = 0, **options: Unpack[WritingArguments]
+    ) -> list[list[Hypothesis]]:
+        """Write text for rows of the engine's inputs. The options are those of `transcribe`."""
+        batching = Batching(None, MAX_BATCH_TOKENS)
+        return self._writing(as_it_is, options, seed).all(self.session, "transcribe", rows, batching)
+
+    def _writing(
+        self,
+        encode: Callable[[int, Item], Row],
+        options: WritingArguments,
+        seed: int,
+        samples: int = 1,
+        *,
+        token_scores: bool = False,
+    ) -> Job[Item, Any, list[Hypothesis]]:
+        self._check_method("transcribe", "transcribe")
+        several = checked_integer("samples", samples, 1, 1, MAX_SAMPLES)
+        searching, sampled = split_options(self.manifest, options, seed, several)
+        if self.manifest.decoding == "search":
+            return self._search_of(encode, searching, token_scores=token_scores)
+        manifest, pieces = self.manifest, self._pieces()
+        resolved, first = resolve_sample_options(manifest, sampled, pieces), check_seed(seed)
+        resolve = partial(resolve_sample_options, manifest, pieces=pieces)
+        encode_own = rows_with_own(encode, values_of(manifest, lambda given: resolve(cast(Any, {**sampled, **given}))))
+
+        def seeded(line: int, item: Item) -> Row:
+            return {**encode_own(line, item), SEED: np.array(first + line - 1, np.int64)}
+
+        run = partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved)
+        job = Job(
+            seeded,
+            partial(drawn_tokens_needed, inputs=manifest.given, options=resolved),
+            with_token_scores(run, self._with_scores()) if token_scores else run,
+        )
+        return sampling(job, several)

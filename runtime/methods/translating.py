@@ -1,0 +1,169 @@
+"""Translations: texts in one language, searched in another."""
+
+from collections.abc import Generator, Iterable, Sequence
+from functools import partial
+from typing import TypeVar, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.errors import UserError
+from xformc.runtime.align import aligning, alignments, pairs_to_align
+from xformc.runtime.alignment import Alignment
+from xformc.runtime.job import Job
+from xformc.runtime.methods.loaded import Loaded, with_own
+from xformc.runtime.options import SearchArguments, resolve_options
+from xformc.runtime.prefix import Prefix
+from xformc.runtime.rows import Row
+from xformc.runtime.search import SearchResult, check_source, search
+from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
+from xformc.runtime.texts import encode_line, whole_limit
+from xformc.runtime.translate import Hypothesis
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Translating(Loaded):
+    """Methods of engines that translate."""
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        prefixes: str | Iterable[Prefix] | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        token_scores: bool = False,
+        alignment: bool = False,
+        each: Iterable[SearchArguments] | None = None,
+        **options: Unpack[SearchArguments],
+    ) -> list[list[Hypothesis]]:
+        """Translate texts.
+
+        Returns: for each text, in order, up to `n_best` hypotheses, best first. An empty text has one hypothesis, "".
+
+        prefixes: what each translation begins with, as text or as token ids: one for each text, or one text for all of
+            them, such as a language tag. The prefix is part of the hypothesis, and of its score.
+        token_scores: also compute the log probability of each token, as `token_scores` of each hypothesis; their sum is
+            the score with a length penalty of 0.
+        alignment: also link words and tokens to those of the source, as `alignment` of each hypothesis.
+        workers: batches run at the same time. None: the number that the engine was loaded for.
+        max_batch_tokens: capacity of a batch. Each sentence takes the tokens of the batch's longest source, plus those
+            of each hypothesis at its length limit. Neither this nor `workers` changes the results.
+        truncate: cut texts that are too long, with a warning; otherwise they are errors. The limit is the model's own.
+            Without one it is a quarter of `max_batch_tokens`, or 4,096 if that is more.
+        each: options of each text, which win over the other ones; all but beam_size and n_best.
+        options: see `SearchArguments`.
+
+        Raises: UserError for an option out of range, a text that is too long, or an engine without a tokenizer.
+        """
+        batching, (items, shared) = Batching(workers, max_batch_tokens), with_own(texts, options, each)
+        job = self._translation(batching, truncate, shared, token_scores=token_scores, alignment=alignment)
+        return self._all(job, "translate", items, prefixes, batching)
+
+    def translate_stream(  # noqa: PLR0913 (each is an option)
+        self,
+        texts: Iterable[str],
+        *,
+        prefixes: str | Iterable[Prefix] | None = None,
+        window: int | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        token_scores: bool = False,
+        alignment: bool = False,
+        each: Iterable[SearchArguments] | None = None,
+        **options: Unpack[SearchArguments],
+    ) -> Generator[list[Hypothesis]]:
+        """Translate any number of texts in constant memory, and yield the results in order.
+
+        window: texts read ahead, so that texts of similar length share a batch. None: 1,024 per worker; 1 answers each
+            text before it reads the next.
+
+        A text that does not fit raises its error after the results of the texts before it. The other arguments are
+        those of `translate`.
+        """
+        batching, (items, shared) = Batching(workers, max_batch_tokens, window), with_own(texts, options, each)
+        job = self._translation(batching, truncate, shared, token_scores=token_scores, alignment=alignment)
+        return self._stream(job, items, prefixes, batching)
+
+    def search(
+        self, source: NDArray[np.int64] | Sequence[Sequence[int]], **options: Unpack[SearchArguments]
+    ) -> SearchResult:
+        """Search on token ids.
+
+        source: int64 [batch, source]; each row ends with the end token and is then padded with the padding token, 0
+            unless engine.json says otherwise.
+
+        Raises: UserError for an option out of range, or for ids of another form.
+        """
+        self._check_method("search", "translate")
+        resolved, declared = resolve_options(self.manifest, options, self._pieces()), self.manifest.inputs["source"]
+        array = check_source(source, declared.pieces, declared.special.fill)
+        if declared.longest is not None and array.shape[1] > declared.longest:
+            raise UserError(f"the source has {array.shape[1]} tokens, and this engine takes at most {declared.longest}")
+        return search(self.session, {"source": array}, resolved, vocabulary=self.manifest.inputs["target"].pieces)
+
+    def align(
+        self,
+        sources: Sequence[str],
+        targets: Sequence[str],
+        *,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+    ) -> list[Alignment]:
+        """Link the words and tokens of given translations to those of their sources, in order, without a search.
+
+        The arguments are those of `translate`; `truncate` cuts both texts.
+
+        Raises: UserError for a text that is too long, and an engine without alignments.
+        """
+        batching = Batching(workers, max_batch_tokens)
+        pairs = list(pairs_to_align(sources, targets))
+        return self._aligning(batching, truncate).all(self.session, "align", pairs, batching)
+
+    def align_stream(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        *,
+        window: int | None = None,
+        workers: int | None = None,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+    ) -> Generator[Alignment]:
+        """Align any number of pairs in constant memory, and yield the results in order.
+
+        The arguments are those of `align` and the `window` of `translate_stream`.
+        """
+        batching = Batching(workers, max_batch_tokens, window)
+        return self._aligning(batching, truncate).stream(self.session, pairs_to_align(sources, targets), batching)
+
+    def _translation(
+        self,
+        batching: Batching,
+        truncate: bool,
+        options: SearchArguments,
+        *,
+        token_scores: bool = False,
+        alignment: bool = False,
+    ) -> Job[str, Row, list[Hypothesis]]:
+        self._check_method("translate", "translate")
+        tokenizer = self._tokenizer(self.manifest.inputs)
+        source = self.manifest.inputs["source"]
+        reads, limit = partial(tokenizer.encode, "source"), whole_limit(source.longest, batching.max_batch_tokens)
+
+        def encode(line: int, text: str) -> Row:
+            ids = encode_line(line, text, encode=reads, limit=limit, truncate=truncate)
+            return {"source": np.array(ids, np.int64)}
+
+        job = self._search_of(encode, options, token_scores=token_scores)
+        return aligning(job, self.manifest, tokenizer) if alignment else job
+
+    def _aligning(self, batching: Batching, truncate: bool) -> Job[tuple[str, str], Row, Alignment]:
+        self._check_method("align", "translate")
+        tokenizer = self._tokenizer(self.manifest.inputs)
+        return alignments(self.manifest, tokenizer, batching.max_batch_tokens, truncate=truncate)
