@@ -37,6 +37,8 @@ LLAMA = {
 }
 NEOX = {**LLAMA, "model_type": "gpt_neox", "rotary_pct": 1.0}
 del NEOX["num_key_value_heads"]
+FALCON = {**LLAMA, "model_type": "falcon", "new_decoder_architecture": True, "num_kv_heads": 2}
+del FALCON["intermediate_size"], FALCON["num_key_value_heads"]
 OPT = {
     "model_type": "opt",
     "num_hidden_layers": 2,
@@ -82,6 +84,16 @@ BERT = {
     "max_position_embeddings": 16,
 }
 ROBERTA = {**BERT, "model_type": "roberta", "architectures": ["RobertaForMaskedLM"]}
+VIT = {
+    "model_type": "vit",
+    "architectures": ["ViTForImageClassification"],
+    "num_hidden_layers": 1,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_attention_heads": 2,
+    "image_size": 8,
+    "patch_size": 4,
+}
 FAMILIES = {
     "bart": BART,
     "bert": BERT,
@@ -99,6 +111,7 @@ FAMILIES = {
     "roberta": ROBERTA,
     "xlm-roberta": {**ROBERTA, "model_type": "xlm-roberta", "architectures": ["XLMRobertaForSequenceClassification"]},
     "bloom": BLOOM,
+    "falcon": FALCON,
     "gemma": {**LLAMA, "model_type": "gemma", "head_dim": 4},
     "gemma2": {**LLAMA, "model_type": "gemma2", "hidden_activation": "gelu_pytorch_tanh"},
     "gemma3_text": {**LLAMA, "model_type": "gemma3_text", "num_hidden_layers": 6, "sliding_window": 4},
@@ -116,6 +129,8 @@ FAMILIES = {
     "qwen2": {**LLAMA, "model_type": "qwen2", "layer_types": ["full_attention"] * 2},
     "t5": T5,
     "qwen3": {**LLAMA, "model_type": "qwen3", "head_dim": 4},
+    "vit": VIT,
+    "deit": {**VIT, "model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"]},
 }
 """A small config of each shipped family."""
 
@@ -137,18 +152,20 @@ def write_foreign(folder: Path, config: dict) -> dict[str, np.ndarray]:
     draw = np.random.default_rng(0)
     ours = {path: draw.normal(size=shape).astype(np.float32) for path, shape in shapes.items()}
     parts: dict[str, dict[int, np.ndarray]] = {}
-    turned: dict[str, bool] = {}
+    orders: dict[str, tuple[int, ...] | None] = {}
     for path, array in ours.items():
         row = family_row(family, filled, path, ())
         assert row is not None, path
-        flat = array.reshape(_merged(path, array))
-        skipped = np.zeros((0 if row.rows is None else row.rows[0], *flat.shape[1:]), np.float32)
-        flat = np.concatenate([skipped, flat - np.float32(row.plus)])
-        parts.setdefault(row.source, {})[row.part] = flat.reshape(row.each, -1, *flat.shape[1:])
-        turned[row.source] = row.transposed
-    theirs = {name: np.stack([found[part] for part in sorted(found)], 1) for name, found in parts.items()}
-    flat = {name: array.reshape(-1, *array.shape[3:]) for name, array in theirs.items()}
-    save(folder, {name: array.T if turned[name] else array for name, array in flat.items()})
+        flat = array if len(row.axes or ()) > 2 else array.reshape(_merged(path, array))
+        place = row.part if row.rows is None else row.rows[0]
+        found = (flat - np.float32(row.plus)).reshape(row.each, -1, *flat.shape[1:])
+        if row.rows is not None and row.groups == 1 and row.rows[0] in (1, 2):  # rows that nothing uses
+            found = np.concatenate([np.zeros((1, row.rows[0], *flat.shape[1:]), np.float32), found], 1)
+        parts.setdefault(row.source, {})[place] = found
+        orders[row.source] = row.axes
+    theirs = {name: np.concatenate([found[part] for part in sorted(found)], 1) for name, found in parts.items()}
+    merged = {name: array.reshape(-1, *array.shape[2:]) for name, array in theirs.items()}
+    save(folder, {name: one.transpose(np.argsort(orders[name] or range(one.ndim))) for name, one in merged.items()})
     return ours
 
 

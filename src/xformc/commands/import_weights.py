@@ -42,7 +42,8 @@ def import_weights(
     with progress_console().status("importing"):
         done = import_model(source, output, table, compare=compare)
     print(f"{output}: a run of the family {done.family}, {done.parameters:,} parameters")
-    print(f"  {_described(done.tokenizer)}")
+    if done.tokenizer is not None or done.texts:
+        print(f"  {_described(done.tokenizer)}")
     if done.replay is not None:
         print(f"  {done.replay.line()}")
 

@@ -22,6 +22,7 @@ from xformc.format.names import SPEC
 from xformc.imports.checkpoint import SINGLE
 from xformc.imports.config import CONFIG, GENERATION, WRITTEN_WITH, Config, resolve
 from xformc.imports.family import Family, find_family, load_family, shipped_families
+from xformc.imports.images import IMAGES, preprocessor_of
 from xformc.imports.replay import Replay, replay
 from xformc.imports.sentences import PREFIX, modules_of
 from xformc.trainer.checkpoint import writing
@@ -83,7 +84,10 @@ def export_hugging_face(
     with writing(out), atomic_directory(out, replace=False) as part:
         config, generation = _configs(match, source, precision)
         _write_json(part / CONFIG, config)
-        for name, content in modules_of(match.values, int(source.spec.sizes.get("d_model", 0))).items():
+        sizes = source.spec.sizes
+        beside = modules_of(match.values, int(sizes.get("d_model", 0)))
+        beside |= preprocessor_of(match.values, int(sizes.get("height", 0)))
+        for name, content in beside.items():
             (part / name).parent.mkdir(exist_ok=True)
             _write_json(part / name, content)
         if generation:
@@ -168,7 +172,7 @@ def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str,
         how = {key: value for key, value in values.items() if key.partition(".")[0] in WRITTEN_WITH}
     ids = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
     kept = {key: value for key, value in values.items() if key not in how or key.partition(".")[0] in ids}
-    kept = {key: value for key, value in kept.items() if not key.startswith(PREFIX)}
+    kept = {key: value for key, value in kept.items() if not key.startswith((PREFIX, IMAGES))}
     return {**head, **_nested(kept)}, _nested(how)
 
 

@@ -17,14 +17,14 @@ _UNSAID = ("extends", "name")
 Path = tuple[str, ...]
 
 
-def leaves(tree: Tree, path: Path = ()) -> Iterator[tuple[Path, Tree]]:
-    """The values of a spec's sections, each with its path."""
-    if path and (not isinstance(tree.value, dict) or len(path) == _DEPTH.get(path[0])):
+def leaves(tree: Tree, path: Path = (), *, deep: bool = False) -> Iterator[tuple[Path, Tree]]:
+    """The values of a spec's sections, each with its path; those below _DEPTH if `deep`."""
+    if path and (not isinstance(tree.value, dict) or (not deep and len(path) == _DEPTH.get(path[0]))):
         yield path, tree
         return
     for key, entry in tree.entries.items():
         if path or key not in _UNSAID:
-            yield from leaves(entry.tree, (*path, key))
+            yield from leaves(entry.tree, (*path, key), deep=deep)
 
 
 def observed(spec: Spec, path: Path) -> Plain:

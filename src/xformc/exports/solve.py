@@ -43,7 +43,7 @@ def solve(family: Family, spec: Spec) -> dict[str, Scalar]:
 def _numbers(found: Solution) -> None:
     """Compute the keys that stand in the table's spec, from the spec's own numbers."""
     for _ in range(ROUNDS):
-        for path, tree in leaves(found.family.spec):
+        for path, tree in leaves(found.family.spec, deep=True):
             unknown = {key for key in KEY.findall(tree.word) if key not in found.values}
             value = observed(found.spec, path) if len(unknown) == 1 else None
             if value is not None:
@@ -110,8 +110,8 @@ def _agreement(found: Solution, part: Tree) -> tuple[int, int]:
 
 
 def _is_open(found: Solution, tree: Tree) -> bool:
-    """Whether a text has a key that is not known yet."""
-    return any(key not in found.values for key in KEY.findall(tree.word))
+    """Whether a text, or one within, has a key that is not known yet."""
+    return any(key not in found.values for word in tree.words() for key in KEY.findall(word))
 
 
 def _usual(found: Solution, key: str) -> Scalar:

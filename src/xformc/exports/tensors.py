@@ -27,7 +27,7 @@ def foreign_tensors(family: Family, config: Config, graph: Graph, arrays: Mappin
     pieces: dict[str, list[tuple[Row, Array, str]]] = {}
     for path, row in rows.items():
         assert row is not None
-        piece = arrays[path].reshape(shapes[path])
+        piece = arrays[path] if len(row.axes or ()) > 2 else arrays[path].reshape(shapes[path])
         pieces.setdefault(row.source, []).append((row, piece - np.float32(row.plus) if row.plus else piece, path))
     return {family.full_name(name): _assembled(found) for name, found in pieces.items()}
 
@@ -49,17 +49,18 @@ def _assembled(pieces: Sequence[tuple[Row, Array, str]]) -> Array:
     """The tensor whose parts these are."""
     first = pieces[0][0]
     if first.rows is not None:
-        count = max(row.rows[1] for row, _, _ in pieces if row.rows)
+        count = first.groups * max(row.rows[1] for row, _, _ in pieces if row.rows)
         array = np.zeros(first.shape_there or (count, *pieces[0][1].shape[1:]), np.float32)
         for row, piece, _ in pieces:
             assert row.rows is not None
             start, stop = row.rows
-            array[start:stop] = piece.reshape(stop - start, *array.shape[1:])
+            grouped = array.reshape(row.groups, -1, *array.shape[1:])
+            grouped[:, start:stop] = piece.reshape(row.groups, stop - start, *array.shape[1:])
     elif first.of > 1:
         array = _joined(pieces)
     else:
         array = _one(pieces)
-    array = array.T if first.transposed else array
+    array = array if first.axes is None else array.transpose(np.argsort(first.axes))
     return np.array(array if first.shape_there is None else array.reshape(first.shape_there), order="C")
 
 

@@ -30,7 +30,8 @@ def write_tokenizer(source: Source, folder: Path, family: str) -> tuple[tuple[st
     """
     files = source.tokenizers
     if not files:
-        return (), ("there is no tokenizer",)
+        texts = any(item.kind == "tokens" for item in source.spec.inputs.values())
+        return (), ("there is no tokenizer",) if texts else ()
     if len(set(files.values())) == 1:
         path = next(iter(files.values()))
         if path.suffix == ".json":

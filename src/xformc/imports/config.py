@@ -13,6 +13,7 @@ from xformc.compiler.spec.problems import SpecError, listed
 from xformc.compiler.spec.tree import Plain, Scalar, Tree
 from xformc.errors import UserError
 from xformc.imports.family import Family
+from xformc.imports.images import read_images
 from xformc.imports.json_file import read_json
 from xformc.imports.sentences import read_modules
 
@@ -111,9 +112,8 @@ def read_config(folder: Path) -> dict[str, Scalar]:
     if not isinstance(flat.get("model_type"), str):
         raise UserError("names no model_type", place=str(path))
     named = sum(key.startswith(LABELS_BY_ID) for key in flat)
-    return _with_generation(folder / GENERATION, {**flat, **({"num_labels": named} if named else {})}) | read_modules(
-        folder
-    )
+    flat |= {"num_labels": named} if named else {}
+    return _with_generation(folder / GENERATION, flat) | read_modules(folder) | read_images(folder)
 
 
 def label_names(values: Mapping[str, Scalar], count: int, place: str) -> list[str]:

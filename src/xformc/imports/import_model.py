@@ -34,12 +34,16 @@ TOKENS = "tokens"
 
 @dataclass(frozen=True)
 class Import:
-    """What was imported: the family, the number of parameters, the tokenizer, and the comparison with the origin."""
+    """What was imported: the family, the number of parameters, the tokenizer, and the comparison with the origin.
+
+    texts: whether the model has an input of tokens.
+    """
 
     family: str
     parameters: int
     tokenizer: ForeignTokenizer | None
     replay: Replay | None
+    texts: bool
 
 
 def import_model(source: Path, out: Path, table: Path | None = None, *, compare: bool = False) -> Import:
@@ -76,7 +80,8 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
         write_tensors(part / WEIGHTS, {path: torch.as_tensor(array) for path, array in arrays.items()}, {})
         (part / IMPORTED).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         check_tokenizers(part, spec)
-    return Import(family.name, sum(array.size for array in arrays.values()), tokenizer, compared)
+    texts = any(item.kind == "tokens" for item in spec.inputs.values())
+    return Import(family.name, sum(array.size for array in arrays.values()), tokenizer, compared, texts)
 
 
 def _read(source: Path, table: Path | None) -> Origin:
@@ -99,7 +104,7 @@ def _labels(
         if result.kind == "labels":
             width = spec.graph().outputs[0].type.axes[-1].size or 0
             item = next(iter(spec.inputs.values()))
-            words = width == item.vocabulary and result.name == TOKENS
+            words = result.name == TOKENS and item.kind == "tokens" and width == item.vocabulary
             named[result.name] = _pieces(tokenizer, width) if words else label_names(values, width, place)
     return named
 
@@ -135,9 +140,6 @@ def _checked(text: str, place: str) -> Spec:
         path.write_text(text, encoding="utf-8")
         try:
             spec = load_spec(path)
-            other = [name for name, item in spec.inputs.items() if item.kind != "tokens"]
-            if other:
-                raise UserError(f"the table's spec has the input {other[0]}; imported are models of texts", place=place)
             spec.graph()
         except SpecError as error:
             lines = "".join(f"\n  {problem.message}" for problem in error.problems[:8])

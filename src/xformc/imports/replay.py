@@ -1,4 +1,4 @@
-"""Runs the origin of an import beside the spec's module, on the same random tokens, and compares the logits."""
+"""Runs the origin of an import beside the spec's module, on the same random examples, and compares the logits."""
 
 import importlib
 import io
@@ -15,23 +15,21 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
 from xformc.compiler.pipeline import begin, run_passes
 from xformc.compiler.spec import Spec
-from xformc.compiler.spec.model import Input
 from xformc.errors import UserError
 from xformc.imports.checkpoint import Array
 from xformc.imports.config import ARCHITECTURE, read_config
+from xformc.imports.examples import Examples, random_examples
 from xformc.imports.sentences import read_modules
 
 BOUND = 1e-4
 """The largest difference of logits, as a part of their standard deviation."""
 
-BATCH, LENGTH = 4, 128
-
 
 @dataclass(frozen=True)
 class Replay:
-    """The largest difference of logits, and the standard deviation of the origin's logits."""
+    """The examples in words, the largest difference of logits, and the standard deviation of the origin's logits."""
 
-    tokens: int
+    examples: str
     difference: float
     deviation: float
 
@@ -43,48 +41,37 @@ class Replay:
     def line(self) -> str:
         """The comparison in words."""
         return (
-            f"largest difference of logits {self.difference:.2g} on {self.tokens} random tokens "
+            f"largest difference of logits {self.difference:.2g} on {self.examples} "
             f"(standard deviation {self.deviation:.2g}, bound {BOUND:g} of it)"
         )
 
 
 def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array]) -> Replay:
     """Compare the logits of the origin in `folder` with those of the spec. Raises: UserError if it cannot be run."""
-    generator, length = torch.Generator().manual_seed(0), min(LENGTH, spec.train.max_length)
-    texts = [_random_tokens(item, length, generator) for item in spec.inputs.values()]
-    names = ("input_ids", "decoder_input_ids") if len(texts) > 1 else ("input_ids",)
-    given: dict[str, torch.Tensor] = {**dict(zip(names, texts, strict=True))}
-    seen = torch.ones_like(texts[0], dtype=torch.bool)
-    if spec.written is None:
-        seen = _shortened(texts[0], next(iter(spec.inputs.values())))
-        given["attention_mask"] = seen.long()
-    result = _origin(folder, spec.task)(**given)
-    expected = result.logits if "logits" in result else _pooled(result.last_hidden_state, seen, folder)
+    examples = random_examples(folder, spec)
+    result = _result(_origin(folder, spec.task), examples, folder)
+    expected = result.logits if "logits" in result else _pooled(result.last_hidden_state, examples.seen, folder)
     module = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
     with torch.no_grad():
         for path, parameter in parameters_by_path(module).items():
             parameter.copy_(torch.as_tensor(arrays[path]))
-        found = module(*texts)
+        found = module(*examples.ours)
     if spec.results and spec.results[0].settings.get("normalize"):  # by the engine, after the module
         found = torch.nn.functional.normalize(found, dim=-1)
     if found.shape != expected.shape:
         raise UserError(f"the origin has logits {list(expected.shape)}, the spec {list(found.shape)}")
-    if found.shape[:2] == seen.shape and spec.written is None:
+    seen = examples.seen
+    if seen is not None and found.shape[:2] == seen.shape and spec.written is None:
         found, expected = found[seen], expected[seen]
     difference = (found - expected).abs().max()
-    return Replay(texts[-1].numel(), float(difference), float(expected.std()))
+    return Replay(examples.words, float(difference), float(expected.std()))
 
 
-def _random_tokens(item: Input, length: int, generator: torch.Generator) -> torch.Tensor:
-    """Tokens [batch, length] of an input that are not padding."""
-    tokens = torch.randint(0, item.vocabulary - 1, (BATCH, length), generator=generator)
-    return tokens if item.special.pad is None else tokens + (tokens >= item.special.pad)
-
-
-def _pooled(states: torch.Tensor, seen: torch.Tensor, folder: Path) -> torch.Tensor:
+def _pooled(states: torch.Tensor, seen: torch.Tensor | None, folder: Path) -> torch.Tensor:
     """What sentence-transformers makes of states [batch, positions, d_model]; without it, the states."""
     values = read_modules(folder)
-    mode, mask = values.get("sentence.pooling"), seen[:, :, None]
+    mode = values.get("sentence.pooling")
+    mask = torch.ones_like(states[:, :, :1], dtype=torch.bool) if seen is None else seen[:, :, None]
     if mode == "mean":
         states = (states * mask).sum(1) / mask.sum(1)
     elif mode == "max":
@@ -94,11 +81,13 @@ def _pooled(states: torch.Tensor, seen: torch.Tensor, folder: Path) -> torch.Ten
     return torch.nn.functional.normalize(states, dim=-1) if values.get("sentence.normalize") else states
 
 
-def _shortened(tokens: torch.Tensor, item: Input) -> torch.Tensor:
-    """Replace the end of the second text by padding. Return the mask of the real tokens."""
-    assert item.special.pad is not None
-    tokens[1, tokens.shape[1] // 2 :] = item.special.pad
-    return tokens != item.special.pad
+def _result(origin: Any, examples: Examples, folder: Path) -> Any:
+    """What the origin computes. Raises: UserError for a config that it takes, and cannot run."""
+    try:
+        return origin(**examples.theirs)
+    except Exception as error:  # whatever another library raises
+        message = " ".join(str(error).split())[:300]
+        raise UserError(f"transformers cannot run this model: {message}", place=str(folder)) from error
 
 
 def _origin(folder: Path, task: str) -> Any:

@@ -22,13 +22,14 @@ LISTED = 12
 class Row:
     """How a parameter is made of one tensor, in this order.
 
-    transposed: the tensor's two axes are exchanged. rows: only these rows, from start to stop. part, of, each: the rows
-    are `each` groups (such as heads) of `of` equal parts, of which one is taken. plus: added to every number.
+    axes: the tensor's axes in the parameter's order, for a tensor that has them in another. rows: only these rows, from
+    start to stop; of each group, if there are `each` groups and no parts. part, of, each: the rows are `each` groups
+    (such as heads) of `of` equal parts, of which one is taken. plus: added to every number.
     shape_there: the tensor's shape, where that is not the parameter's with merged axes; an export needs it.
     """
 
     source: str
-    transposed: bool = False
+    axes: tuple[int, ...] | None = None
     part: int = 0
     of: int = 1
     each: int = 1
@@ -36,27 +37,33 @@ class Row:
     plus: float = 0.0
     shape_there: tuple[int, ...] | None = None
 
+    @property
+    def groups(self) -> int:
+        """The number of groups whose rows are chosen."""
+        return self.each if self.of == 1 else 1
+
     def shape(self, found: Sequence[int]) -> tuple[int, ...] | None:
         """The shape of the parameter before its axes are told apart; None if the tensor does not fit the row."""
-        if self.transposed and len(found) != 2:
+        if self.axes is not None and len(found) != len(self.axes):
             return None
-        shape = list(reversed(found) if self.transposed else found)
+        shape = list(found) if self.axes is None else [found[axis] for axis in self.axes]
         if not shape:
             return None if self.rows or self.of * self.each > 1 else ()
         if self.rows is not None:
             start, stop = self.rows
-            if not 0 <= start < stop <= shape[0]:
+            if not (self.groups and 0 <= start < stop <= shape[0] // self.groups) or shape[0] % self.groups:
                 return None
-            shape[0] = stop - start
+            shape[0] = (stop - start) * self.groups
         if self.of < 1 or self.each < 1 or not 0 <= self.part < self.of or shape[0] % (self.of * self.each):
             return None
         return (shape[0] // self.of, *shape[1:])
 
     def of_array(self, array: Array, shape: tuple[int, ...]) -> Array:
         """The parameter, made of the tensor that fits."""
-        array = array.T if self.transposed else array
+        array = array if self.axes is None else array.transpose(self.axes)
         if self.rows is not None:
-            array = array[self.rows[0] : self.rows[1]]
+            grouped = array.reshape(self.groups, -1, *array.shape[1:])[:, self.rows[0] : self.rows[1]]
+            array = grouped.reshape(-1, *array.shape[1:])
         if self.of > 1:
             array = array.reshape(self.each, self.of, -1, *array.shape[1:])[:, self.part]
         return np.array(array.reshape(shape) + np.float32(self.plus) if self.plus else array.reshape(shape), order="C")
@@ -152,11 +159,14 @@ def _filled_row(tree: Tree, config: Config, name: str) -> Row:
         return None if item is None else tuple(one for one in map(config.filled, item.items) if type(one) is int)
 
     rows, bounds, shape = tree.get("rows"), whole("rows"), whole("shape")
+    order, axes = tree.get("axes"), (1, 0) if number("transposed", False) else whole("axes")
+    if axes is not None and sorted(axes) != list(range(len(axes))):
+        raise UserError("'axes' must name each axis from 0 once", place=(order or tree).span.place)
     if rows is not None and (bounds is None or len(bounds) != 2 or len(rows.items) != 2):
         raise UserError("'rows' must be two whole numbers, [start, stop]", place=rows.span.place)
     return Row(
         name,
-        transposed=bool(number("transposed", False)),
+        axes=axes,
         part=int(number("part", 0)),
         of=int(number("of", 1)),
         each=int(number("each", 1)),

@@ -1,0 +1,70 @@
+"""Random examples of a spec's inputs, and the same as the arguments of a model of transformers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from xformc.compiler.spec import Spec
+from xformc.compiler.spec.model import Input
+from xformc.imports.images import image_numbers, read_images
+
+BATCH, LENGTH = 4, 128
+
+
+@dataclass(frozen=True)
+class Examples:
+    """words: what they are. ours: the spec's inputs in order. theirs: the arguments of the origin by name.
+
+    seen: true at the positions [batch, positions] that are no padding, None if the input is no text.
+    """
+
+    words: str
+    ours: tuple[torch.Tensor, ...]
+    theirs: Mapping[str, torch.Tensor]
+    seen: torch.Tensor | None = None
+
+
+def random_examples(folder: Path, spec: Spec) -> Examples:
+    """Four random texts of up to 128 tokens, or images."""
+    generator = torch.Generator().manual_seed(0)
+    first, *_ = spec.inputs.values()
+    if first.kind == "values":
+        return _images(folder, first, generator)
+    return _texts(spec, generator)
+
+
+def _texts(spec: Spec, generator: torch.Generator) -> Examples:
+    """Random tokens; for a model that writes no text, the second one is shorter."""
+    length = min(LENGTH, spec.train.max_length)
+    texts = [_random_tokens(item, length, generator) for item in spec.inputs.values()]
+    names = ("input_ids", "decoder_input_ids") if len(texts) > 1 else ("input_ids",)
+    words = f"{texts[-1].numel()} random tokens"
+    given: dict[str, torch.Tensor] = dict(zip(names, texts, strict=True))
+    if spec.written is not None:
+        return Examples(words, (*texts,), given, torch.ones_like(texts[0], dtype=torch.bool))
+    seen = _shortened(texts[0], next(iter(spec.inputs.values())))
+    return Examples(words, (*texts,), {**given, "attention_mask": seen.long()}, seen)
+
+
+def _random_tokens(item: Input, length: int, generator: torch.Generator) -> torch.Tensor:
+    """Tokens [batch, length] of an input that are not padding."""
+    tokens = torch.randint(0, item.vocabulary - 1, (BATCH, length), generator=generator)
+    return tokens if item.special.pad is None else tokens + (tokens >= item.special.pad)
+
+
+def _shortened(tokens: torch.Tensor, item: Input) -> torch.Tensor:
+    """Replace the end of the second text by padding. Return the mask of the real tokens."""
+    assert item.special.pad is not None
+    tokens[1, tokens.shape[1] // 2 :] = item.special.pad
+    return tokens != item.special.pad
+
+
+def _images(folder: Path, item: Input, generator: torch.Generator) -> Examples:
+    """Pixels [batch, height, width, channels] from 0 to 1; theirs are normalized, with the channels first."""
+    pixels = torch.rand((BATCH, *(axis.size or 0 for axis in item.axes)), generator=generator)
+    values = read_images(folder)
+    mean, deviation = (torch.tensor(image_numbers(values, name)) for name in ("mean", "deviation"))
+    normal = (pixels - mean) / deviation if values else pixels
+    return Examples(f"{BATCH} random images", (pixels,), {"pixel_values": normal.permute(0, 3, 1, 2)})

@@ -1,0 +1,108 @@
+"""Small random image models of transformers give the same labels after an import, and after an export."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_line import CommandLine, mistake
+from safetensors.numpy import load_file
+
+from xformc.runtime.engine import load
+
+transformers: Any = pytest.importorskip("transformers")
+transformers.utils.logging.disable_progress_bar()
+
+SIZES = {
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "image_size": 12,
+    "patch_size": 4,
+    "initializer_range": 0.3,
+}
+LABELS = {0: "cat", 1: "dog", 2: "a cat and a dog"}
+MODELS = ["ViTForImageClassification", "DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"]
+
+
+def save(folder: Path, kind: str) -> Any:
+    """A random model whose tokens, positions, biases and gains are random, too."""
+    torch.manual_seed(0)
+    model = getattr(transformers, kind)(
+        getattr(transformers, f"{kind[:4].rstrip('F')}Config")(**SIZES, id2label=LABELS)
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1 or parameter.shape[0] == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+    model.save_pretrained(folder)
+    return model.eval()
+
+
+def write_preprocessor(folder: Path, **more: object) -> None:
+    content = {"image_mean": [0.5, 0.4, 0.3], "image_std": [0.2, 0.3, 0.25], "do_normalize": True, **more}
+    (folder / "preprocessor_config.json").write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.filterwarnings("ignore")
+def test_an_image_model_comes_and_goes(xformc: CommandLine, tmp_path: Path, kind: str) -> None:
+    folder, run, back = tmp_path / "model", tmp_path / "run", tmp_path / "back"
+    save(folder, kind)
+    write_preprocessor(folder)
+    for command in (("import", folder, "-o", run, "--replay"), ("export", "hf", run, "-o", back, "--replay")):
+        result = xformc(*command)
+        assert result.code == 0, result.err
+        assert "on 4 random images" in result.out and "tokenizer" not in result.out
+    before, after = (load_file(path / "model.safetensors") for path in (folder, back))
+    assert before.keys() == after.keys()
+    assert all(np.array_equal(array, after[name]) for name, array in before.items())
+    config, again = (json.loads((path / "config.json").read_text()) for path in (folder, back))
+    assert {key: config[key] for key in ("architectures", "id2label")} == {
+        key: again[key] for key in ("architectures", "id2label")
+    }
+    said = json.loads((back / "preprocessor_config.json").read_text())
+    assert (said["image_mean"], said["image_std"]) == ([0.5, 0.4, 0.3], [0.2, 0.3, 0.25])
+
+
+@pytest.mark.processor
+@pytest.mark.filterwarnings("ignore")
+def test_an_engine_labels_a_file_as_the_origin(xformc: CommandLine, tmp_path: Path) -> None:
+    pillow: Any = pytest.importorskip("PIL.Image")
+    folder = tmp_path / "model"
+    origin = save(folder, "ViTForImageClassification")
+    write_preprocessor(folder)
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)
+    pillow.fromarray(pixels).save(tmp_path / "one.png")
+    for command in (
+        ("import", folder, "-o", tmp_path / "run"),
+        ("build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable"),
+    ):
+        result = xformc(*command)
+        assert result.code == 0, result.err
+    found = load(tmp_path / "engine", threads=1).predict([str(tmp_path / "one.png")])[0]
+    normal = (pixels.astype(np.float32) / 255 - [0.5, 0.4, 0.3]) / [0.2, 0.3, 0.25]
+    with torch.no_grad():
+        wanted = origin(torch.tensor(normal, dtype=torch.float32).permute(2, 0, 1)[None]).logits.softmax(-1)[0]
+    np.testing.assert_allclose(found.probabilities[0], wanted.numpy(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"image_std": [0.2, 0, 0.25]}, "image_std must be a number for each channel, and no deviation is 0"),
+        ({"image_mean": "x"}, "image_mean must be a number for each channel"),
+        ({"rescale_factor": 1.0}, "pixels must be divided by 255"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_preprocessor_asks_beyond_is_refused(
+    xformc: CommandLine, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    save(tmp_path / "model", "ViTForImageClassification")
+    write_preprocessor(tmp_path / "model", **change)
+    assert message in mistake(xformc("import", tmp_path / "model", "-o", tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
