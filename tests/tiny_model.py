@@ -1,6 +1,7 @@
 """A tiny model with dropout that trains in milliseconds, and examples for it."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,8 @@ import torch
 from torch import nn
 
 from xformc.format.tokens import BEGIN, END
+from xformc.trainer.checkpoint import State, checkpoint_folder
+from xformc.trainer.checkpoint_writer import CheckpointWriter
 from xformc.trainer.data.batches import Examples
 from xformc.trainer.data.columns import pack
 from xformc.trainer.data.text_examples import of_pairs, of_texts
@@ -71,3 +74,12 @@ def make_recipe(**changes: Any) -> Recipe:
         "checkpoint_seconds": None,
     }
     return Recipe(**{**settings, **changes})
+
+
+def save_checkpoint(
+    run: Path, state: State, model: nn.Module, optimizer: torch.optim.Optimizer, metadata: dict[str, str]
+) -> Path:
+    """Write a checkpoint and wait for it."""
+    with CheckpointWriter(run, metadata) as writer:
+        writer.save(state, model, optimizer)
+    return checkpoint_folder(run, state.step)

@@ -1,4 +1,4 @@
-"""Writes and reads checkpoints, one folder per saved step, each written atomically.
+"""Reads and removes checkpoints, one folder per saved step.
 
 No random state is saved. Dropout is drawn from (seed, step) and batches from (seed, epoch), so the step and the
 position in the data are enough to continue a run bit for bit.
@@ -8,19 +8,17 @@ import json
 import re
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file  # pyright: ignore[reportUnknownVariableType]
+from safetensors import SafetensorError, safe_open
 
 from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
 from xformc.errors import UserError
-from xformc.files import atomic_directory
 from xformc.format.names import WEIGHTS
-from xformc.trainer.parallel import placed_like, whole
-from xformc.trainer.tensors import write_tensors
+from xformc.trainer.parallel import read_like
 
 OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
 KEPT_OPTIMIZERS = 2
@@ -49,48 +47,25 @@ class State:
     window: int = 0
 
 
-def save_checkpoint(
-    run: Path,
-    state: State,
-    model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
-    metadata: Mapping[str, str],
-    *,
-    first: bool = True,
-) -> Path:
-    """Write `run/checkpoints/STEP` atomically and return it. Raises: UserError if it cannot be written.
-
-    All processes call this together, and the `first` one writes.
-    """
-    folder = run / "checkpoints" / f"{state.step:08d}"
-    weights, moments = _gathered(parameters_by_path(model)), _gathered(_optimizer_tensors(model, optimizer))
-    if folder.exists() or not first:
-        return folder
-    with writing(folder), atomic_directory(folder) as part:
-        write_tensors(part / WEIGHTS, weights, {**metadata, "steps": str(state.step)})
-        write_tensors(part / OPTIMIZER, moments, {})
-        sizes = {name: (part / name).stat().st_size for name in (WEIGHTS, OPTIMIZER)}
-        (part / STATE).write_text(json.dumps({**asdict(state), "bytes": sizes}, indent=2) + "\n")
-    return folder
+def checkpoint_folder(run: Path, step: int) -> Path:
+    """The folder of a run's checkpoint."""
+    return run / "checkpoints" / f"{step:08d}"
 
 
 def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State:
-    """Load a checkpoint into `model` and `optimizer`. Raises: UserError if it does not fit them."""
-    weights, moments = _read_tensors(folder / WEIGHTS), _read_tensors(folder / OPTIMIZER)
+    """Load a checkpoint into `model` and `optimizer`. Raises: UserError if it does not fit them.
+
+    Of a model in parts, each process reads its rows only.
+    """
     parameters = parameters_by_path(model)
-    fits = weights.keys() == parameters.keys() and all(
-        weights[name].shape == parameter.shape for name, parameter in parameters.items()
-    )
-    learned = {name for name, parameter in parameters.items() if parameter.requires_grad}
-    if not fits or (moments and {name.partition("/")[2] for name in moments} != learned):
-        raise UserError("the parameters do not fit this spec", place=str(folder))
-    with torch.no_grad():
+    with _opened(folder / WEIGHTS) as weights, _opened(folder / OPTIMIZER) as moments, torch.no_grad():
+        _check_fit(folder, parameters, weights, set(moments.keys()))
         for name, parameter in parameters.items():
-            parameter.copy_(placed_like(weights[name], parameter))
-        for place, moment in moments.items():
+            parameter.copy_(read_like(parameter, weights, name))
+        for place in moments.keys():  # noqa: SIM118 (a file, not a mapping)
             kind, _, name = place.partition("/")
-            kept = moment if kind == "step" else placed_like(moment, parameters[name])
-            optimizer.state[parameters[name]][kind] = kept
+            like = torch.empty(()) if kind == "step" else parameters[name]
+            optimizer.state[parameters[name]][kind] = read_like(like, moments, place)
     return _read_state(folder)
 
 
@@ -150,22 +125,8 @@ def remove_leavings(run: Path) -> None:
         _remove(part)
 
 
-@contextmanager
-def writing(path: Path, hint: str | None = None) -> Generator[None]:
-    """Turn a failed write (a full disk, a missing permission) into a UserError that names `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", place=str(path), hint=hint) from error
-    except SafetensorError as error:
-        raise UserError(f"cannot be written: {error}", place=str(path)) from error
-
-
-def _gathered(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: whole(tensor) for name, tensor in tensors.items()}
-
-
-def _optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+    """The states of the optimizer under their kind and the path of their parameter."""
     return {
         f"{kind}/{name}": moment
         for name, parameter in parameters_by_path(model).items()
@@ -174,11 +135,33 @@ def _optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer)
     }
 
 
-def _read_tensors(path: Path) -> dict[str, torch.Tensor]:
+@contextmanager
+def writing(path: Path, hint: str | None = None) -> Generator[None]:
+    """Turn a failed write (a full disk, a missing permission) into a UserError that names `path`."""
     try:
-        return load_file(path)
+        yield
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", place=str(path), hint=hint) from error
+
+
+@contextmanager
+def _opened(path: Path) -> Generator[Any]:
+    """A safetensors file. Raises: UserError if it cannot be read, also later."""
+    try:
+        opened: Any = safe_open(path, framework="pt")
+        with opened as file:
+            yield file
     except (OSError, SafetensorError) as error:
         raise UserError(f"cannot be read: {error}", place=str(path)) from error
+
+
+def _check_fit(folder: Path, parameters: Mapping[str, torch.Tensor], weights: Any, moments: set[str]) -> None:
+    fits = set(weights.keys()) == set(parameters) and all(
+        tuple(weights.get_slice(name).get_shape()) == tuple(parameter.shape) for name, parameter in parameters.items()
+    )
+    learned = {name for name, parameter in parameters.items() if parameter.requires_grad}
+    if not fits or (moments and {name.partition("/")[2] for name in moments} != learned):
+        raise UserError("the parameters do not fit this spec", place=str(folder))
 
 
 def _read_state(folder: Path) -> State:

@@ -14,6 +14,7 @@ from xformc.compiler.graph.rules import mixes
 from xformc.errors import UserError
 from xformc.trainer.data.batches import Batch
 from xformc.trainer.processes import Processes
+from xformc.trainer.tensors import Rows
 
 SUMS = ("cross_entropy", "linear_cross_entropy", "binary_cross_entropy", "deviation")
 """The losses that add up over the rows of a batch."""
@@ -40,20 +41,25 @@ def parallel(model: torch.nn.Module, processes: Processes, sample: Batch, *, sha
     return model
 
 
-def whole(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor of which every process has a part; all processes must call this together."""
-    return cast(Any, tensor).full_tensor() if _is_part(tensor) else tensor
+def rows_of(tensor: torch.Tensor) -> Rows:
+    """The rows of a tensor that this process has: all, or those that FSDP2 has given it."""
+    if not _is_part(tensor):
+        return Rows(tensor, tensor.shape)
+    part: Any = tensor
+    count, rank = part.device_mesh.size(), part.device_mesh.get_local_rank()
+    first = min(rank * -(-part.shape[0] // count), part.shape[0])  # as torch.chunk
+    return Rows(part.to_local(), part.shape, first, in_parts=True)
 
 
-def placed_like(tensor: torch.Tensor, parameter: torch.Tensor) -> torch.Tensor:
-    """This process's part of a tensor, if it has a part of the parameter, else the tensor; on the same device."""
-    here = tensor.to(parameter.device, copy=True)
+def read_like(parameter: torch.Tensor, file: Any, name: str) -> torch.Tensor:
+    """Read the same rows of a tensor of a safetensors file as this process has of the parameter."""
     if not _is_part(parameter):
-        return here
-    from torch.distributed.tensor import distribute_tensor  # noqa: PLC0415 (as above)
+        return file.get_tensor(name).to(parameter.device, copy=True)
+    from torch.distributed.tensor import DTensor  # noqa: PLC0415 (importing it takes a second)
 
-    part: Any = parameter
-    return distribute_tensor(here, part.device_mesh, part.placements)
+    part, own = cast(Any, parameter), rows_of(parameter)
+    rows = file.get_slice(name)[own.first : own.first + len(own.tensor)].to(own.tensor.device, copy=True)
+    return DTensor.from_local(rows, part.device_mesh, part.placements, shape=part.shape, stride=part.stride())
 
 
 def reshard(model: torch.nn.Module) -> None:

@@ -19,14 +19,8 @@ from xformc.format.names import WEIGHTS
 from xformc.format.tokens import SPECIAL
 from xformc.terminal import is_quiet, progress_console
 from xformc.trainer.average import average_checkpoints
-from xformc.trainer.checkpoint import (
-    State,
-    chosen_checkpoints,
-    load_checkpoint,
-    newest_checkpoint,
-    prune_checkpoints,
-    save_checkpoint,
-)
+from xformc.trainer.checkpoint import State, chosen_checkpoints, load_checkpoint, newest_checkpoint, prune_checkpoints
+from xformc.trainer.checkpoint_writer import CheckpointWriter
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import (
     Corpus,
@@ -43,7 +37,7 @@ from xformc.trainer.data.shards.reader import Prepared
 from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.hardware import choose_device, choose_precision
-from xformc.trainer.loop import Recipe, fit, validation_loss
+from xformc.trainer.loop import Recipe, Update, fit, validation_loss
 from xformc.trainer.low_rank import low_rank_optimizer
 from xformc.trainer.moving_average import averaged, exchange
 from xformc.trainer.optimizers import make_optimizer
@@ -250,16 +244,25 @@ class _Job:
 
 
 def _run(job: _Job, state: State, report: Report) -> State:
-    state = fit(
-        job.wrapped,
-        job.optimizer,
-        job.corpus.train,
-        job.recipe,
-        state,
-        on_update=report.update,
-        on_checkpoint=partial(_keep, job, report),
-        processes=job.processes,
-    )
+    section = job.spec.train
+    prune = partial(prune_checkpoints, job.out, section.average, best=section.select == "best")
+    metadata = {"spec_sha256": job.identity.spec_sha256}
+    with CheckpointWriter(job.out, metadata, job.processes, written=prune) as writer:
+
+        def on_update(state: State, update: Update) -> None:
+            writer.check()
+            report.update(state, update)
+
+        state = fit(
+            job.wrapped,
+            job.optimizer,
+            job.corpus.train,
+            job.recipe,
+            state,
+            on_update=on_update,
+            on_checkpoint=partial(_keep, job, report, writer),
+            processes=job.processes,
+        )
     if job.processes.first:
         _finish(job, state, report)
     return state
@@ -276,10 +279,10 @@ def _finish(job: _Job, state: State, report: Report) -> None:
     report.note(f"{job.out / WEIGHTS}: the average of steps {steps}")
 
 
-def _keep(job: _Job, report: Report, state: State) -> State:
-    """Measure the validation loss and write the checkpoint. Raises: UserError if training has diverged."""
+def _keep(job: _Job, report: Report, writer: CheckpointWriter, state: State) -> State:
+    """Measure the validation loss and begin to write the checkpoint. Raises: UserError if training has diverged."""
     report.flush(state)
-    recipe, section, first = job.recipe, job.spec.train, job.processes.first
+    recipe = job.recipe
     with averaged(job.optimizer):
         loss = validation_loss(
             job.model,
@@ -292,10 +295,7 @@ def _keep(job: _Job, report: Report, state: State) -> State:
         check_finite(state, loss)
         state = _measured(state, loss)
         reshard(job.model)
-        metadata = {"spec_sha256": job.identity.spec_sha256}
-        save_checkpoint(job.out, state, job.model, job.optimizer, metadata, first=first)
-    if first:
-        prune_checkpoints(job.out, section.average, best=section.select == "best")
+        writer.save(state, job.model, job.optimizer)
     report.validation(state, loss)
     return state
 

@@ -25,7 +25,7 @@ def atomic_write(path: Path) -> Generator[Path]:
         mode = (path if path.exists() else temporary).stat().st_mode
         yield temporary
         temporary.chmod(S_IMODE(mode))
-        _flush(temporary)
+        flush(temporary)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -46,7 +46,7 @@ def atomic_directory(path: Path, *, replace: bool = True) -> Generator[Path]:
         yield temporary
         for file in temporary.rglob("*"):
             if file.is_file():
-                _flush(file)
+                flush(file)
         (_replace_directory if replace else os.replace)(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -56,7 +56,8 @@ def _sibling(path: Path) -> Path:
     return path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}.partial"
 
 
-def _flush(file: Path) -> None:
+def flush(file: Path) -> None:
+    """Bring a file's content to the disk."""
     with file.open("rb") as handle:
         os.fsync(handle.fileno())
 

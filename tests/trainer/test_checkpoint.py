@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_model import TinyModel, copy_examples, make_adam, make_recipe
+from tiny_model import TinyModel, copy_examples, make_adam, make_recipe, save_checkpoint
 
 from xformc.errors import UserError
 from xformc.trainer.checkpoint import (
@@ -17,7 +17,6 @@ from xformc.trainer.checkpoint import (
     newest_checkpoint,
     prune_checkpoints,
     remove_leavings,
-    save_checkpoint,
     writing,
 )
 from xformc.trainer.loop import fit

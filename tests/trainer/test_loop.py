@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_model import TinyModel, copy_examples, make_adam, make_recipe
+from tiny_model import TinyModel, copy_examples, make_adam, make_recipe, save_checkpoint
 
-from xformc.trainer.checkpoint import State, load_checkpoint, newest_checkpoint, save_checkpoint
+from xformc.trainer.checkpoint import State, load_checkpoint, newest_checkpoint
 from xformc.trainer.data.batches import make_batch, plan_batches
 from xformc.trainer.loop import Recipe, Update, draw_seed, fit, stream, take_step, validation_loss
 

@@ -4,13 +4,13 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_model import TinyModel, copy_examples, make_recipe
+from tiny_model import TinyModel, copy_examples, make_recipe, save_checkpoint
 from tiny_run import SPEC, train_tiny, write_corpus, write_spec
 from torch import nn
 
 from xformc.compiler.spec.sections import Adam, AdamW, Lion, Muon, Optimizer
 from xformc.errors import UserError
-from xformc.trainer.checkpoint import State, load_checkpoint, save_checkpoint
+from xformc.trainer.checkpoint import State, load_checkpoint
 from xformc.trainer.loop import fit
 from xformc.trainer.muon import MuonOptimizer
 from xformc.trainer.optimizers import make_optimizer

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 from several_processes import write_tiny
-from tiny_model import TinyModel, copy_examples, make_adam, make_recipe
+from tiny_model import TinyModel, copy_examples, make_adam, make_recipe, save_checkpoint
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import SHARED, begin, run_passes
@@ -13,14 +13,7 @@ from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import read_weights
 from xformc.errors import UserError
 from xformc.specs import find_spec
-from xformc.trainer.checkpoint import (
-    State,
-    chosen_checkpoints,
-    list_checkpoints,
-    load_checkpoint,
-    prune_checkpoints,
-    save_checkpoint,
-)
+from xformc.trainer.checkpoint import State, chosen_checkpoints, list_checkpoints, load_checkpoint, prune_checkpoints
 from xformc.trainer.data.batches import make_batch, plan_batches
 from xformc.trainer.loop import Update, take_step
 from xformc.trainer.moving_average import averaged, update_average

@@ -1,6 +1,8 @@
 import json
 import multiprocessing
+import os
 import random
+import signal
 import time
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from tiny_run import SPEC, train_tiny, write_corpus, write_spec
 from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import read_weights
 from xformc.errors import UserError
+from xformc.trainer import tensors
 from xformc.trainer.checkpoint import list_checkpoints, newest_checkpoint
 from xformc.trainer.train import Options, train, train_weights
 
@@ -111,6 +114,35 @@ def test_resume_continues_to_the_bit_after_kill_at_random_moments(folder: Path) 
     process.join()
     assert process.exitcode == 0
     assert kills > 0
+    assert weights(run) == weights(folder / "whole")
+    assert not [path for path in run.rglob(".*")]
+
+
+def train_until_killed(folder: Path, run: Path, writes: int) -> None:
+    """Train, and die in the middle of a write of a tensor."""
+    left, pwrite = iter(range(writes)), os.pwrite
+
+    def killed(file: int, content: memoryview, offset: int) -> int:
+        if next(left, None) is None:
+            pwrite(file, content[: len(content) // 2], offset)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return pwrite(file, content, offset)
+
+    tensors.os.pwrite = killed
+    train_tiny(folder / "tiny.yaml", folder / "data", run, Options(resume=True))
+
+
+def test_resume_continues_to_the_bit_after_kill_in_the_middle_of_a_write(folder: Path) -> None:
+    context = multiprocessing.get_context("forkserver")
+    run = folder / "written"
+    process = context.Process(target=train_until_killed, args=(folder, run, 1000))
+    process.start()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+    (part,) = run.glob("checkpoints/.*.partial")
+    assert newest_checkpoint(run) is not None
+    assert (part / "weights.safetensors").stat().st_size > 1000
+    start(folder, "written", Options(resume=True))
     assert weights(run) == weights(folder / "whole")
     assert not [path for path in run.rglob(".*")]
 
