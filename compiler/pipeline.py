@@ -123,6 +123,14 @@ def run_scores(program: Program) -> Program:
     return replace(program, steps=split_vocabulary(program.decoder, program.precision_of))
 
 
+def run_samples(program: Program) -> Program | None:
+    """The program that samples the texts which an engine searches for, from that of the engine; None without samples.
+
+    Its weights have the forms of the search's. Raises: as `run_passes`.
+    """
+    return run_passes(program, without=("beam", "candidates")) if program.samples_texts else None
+
+
 def run_rows(program: Program) -> Program | None:
     """The program of a batch whose rows are at positions of their own, from that of an engine.
 

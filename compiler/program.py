@@ -181,6 +181,11 @@ class Program:
         return self.steps is not None and self.steps.extend is not None
 
     @property
+    def samples_texts(self) -> bool:
+        """Whether the engine, which searches, samples texts as well: one of translation whose shapes are not fixed."""
+        return self.task == "translation" and self.scores_texts
+
+    @property
     def streams(self) -> bool:
         """Whether the engine gives tokens as they are sampled: a language model whose shapes are not fixed."""
         return self.task == "language_model" and self.scores_texts

@@ -70,6 +70,18 @@ class SearchArguments(EditArguments, total=False):
     preset: ByText[Preset]
 
 
+class FilterArguments(TypedDict, total=False):
+    """The keyword arguments that say among which tokens samples are drawn; see `SampleArguments`."""
+
+    temperature: ByText[float]
+    top_k: ByText[int]
+    top_p: ByText[float]
+
+
+class TranslationArguments(SearchArguments, FilterArguments, total=False):
+    """The keyword arguments of a translation: those of a search, or, with `samples`, of samples."""
+
+
 def resolve_options(manifest: Manifest, arguments: SearchArguments, pieces: Pieces | None = None) -> SearchOptions:
     """Complete `arguments` with the engine's defaults, and check them; `pieces` are those of the written text.
 

@@ -1,12 +1,13 @@
 """The options of sampling, and their checks."""
 
-from typing import Any, TypedDict
+from typing import Any
 
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SampleOptions
 from xformc.runtime.options import (
     ByText,
     EditArguments,
+    FilterArguments,
     SearchArguments,
     checked_integer,
     checked_number,
@@ -18,12 +19,9 @@ MAX_NEW_TOKENS, MAX_TEMPERATURE, MAX_TOP_K = 100_000, 100.0, 10**6
 MAX_SAMPLES = 10_000
 
 
-class DrawArguments(TypedDict, total=False):
+class DrawArguments(FilterArguments, total=False):
     """The keyword arguments of sampling alone; see `SampleArguments`."""
 
-    temperature: ByText[float]
-    top_k: ByText[int]
-    top_p: ByText[float]
     max_new_tokens: ByText[int]
 
 

@@ -28,10 +28,11 @@ from xformc.format.interfaces import (
     given_inputs,
     interface,
     interface_of_alignments,
+    interface_of_samples,
     interface_of_scores,
     interface_of_text,
 )
-from xformc.format.names import ALIGNMENTS, CACHES, CHECK, CONTINUE, NEXT, OF_TEXT, PROMPT, REFILL, SCORES
+from xformc.format.names import ALIGNMENTS, CACHES, CHECK, CONTINUE, NEXT, OF_TEXT, PROMPT, REFILL, SAMPLES, SCORES
 from xformc.format.plans import Plan
 from xformc.format.results import Result
 from xformc.format.results import of_text as later
@@ -90,7 +91,7 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
         of_text = open_whole(interface_of_text(inputs, results), file=OF_TEXT)
 
     def open_other(file: str, workers: int) -> Session:
-        return open_whole(OTHERS[file](inputs), file=file, workers=workers)
+        return open_whole(OTHERS[file](inputs, results), file=file, workers=workers, vocabularies=vocabularies)
 
     def shared(executor: Executor) -> Session:
         return Session(lambda _: executor, face.outputs, place, workers, of_text, vocabularies)
@@ -117,9 +118,10 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
     return open_whole(face, of_text=of_text, vocabularies=vocabularies, others=others)
 
 
-OTHERS: Mapping[str, Callable[[Mapping[str, Input]], Interface]] = {
-    SCORES: interface_of_scores,
-    ALIGNMENTS: interface_of_alignments,
+OTHERS: Mapping[str, Callable[[Mapping[str, Input], Mapping[str, Result]], Interface]] = {
+    SCORES: lambda inputs, _: interface_of_scores(inputs),
+    ALIGNMENTS: lambda inputs, _: interface_of_alignments(inputs),
+    SAMPLES: interface_of_samples,
 }
 """The interfaces of the models that a call may ask for beside the engine's own, by file name."""
 

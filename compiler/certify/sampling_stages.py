@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,13 +14,15 @@ from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.interfaces import BY_TEXT
 from xformc.format.manifest import SampleOptions
-from xformc.format.names import CHECK, CONTINUE, REFILL
+from xformc.format.names import CHECK, CONTINUE, REFILL, SAMPLES
 from xformc.format.names import PROMPT as PROMPT_MODEL
+from xformc.format.search_options import EDITS
 from xformc.runtime.each import own_values
 from xformc.runtime.generate import Prompt
 from xformc.runtime.refill import RefillingBatch, Text
 from xformc.runtime.rows import Row, random_ids
 from xformc.runtime.search import SearchResult
+from xformc.runtime.session import Session
 from xformc.runtime.token_calls import Called, TokenCalls
 from xformc.runtime.translate import PROMPT, SEED, sample_rows
 
@@ -96,6 +98,16 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
         yield Stage("whole", "the sampling as one model, and step by step", worst, SCORE_BOUND)
 
 
+def samples_stage(subject: Subject) -> Stage:
+    """The samples of an engine that searches: other options for each text, some of which edit scores."""
+    session = subject.session.beside(SAMPLES)
+    assert session is not None, "the engine samples no texts"
+    plain: dict[str, Any] = {option.name: option.absent for option in EDITS}
+    drawn = [replace(one, **edits) for edits in (plain, {**plain, **EDITED}) for one in FILTERS]
+    run = _mixed(subject, make_prompts(subject, 0), drawn, session)
+    return _stage("samples", "tokens and scores of the definition, drawn instead of searched for", [run])
+
+
 def make_prompts(subject: Subject, seed: int) -> list[Row]:
     """Random prompts of several lengths, each with its own seed and values of the other inputs.
 
@@ -127,11 +139,14 @@ def _run(subject: Subject, prompts: Sequence[Row], options: SampleOptions, end: 
     return replace(run, judged=tuple(judged))
 
 
-def _mixed(subject: Subject, prompts: Sequence[Row]) -> _Run:
-    """A call with other options for each prompt."""
-    options = [FILTERS[row % len(FILTERS)] for row in range(len(prompts))]
+def _mixed(
+    subject: Subject, prompts: Sequence[Row], drawn: Sequence[SampleOptions] = FILTERS, session: Session | None = None
+) -> _Run:
+    """A call with other options for each prompt, by the engine's own model or that of the session."""
+    options = [drawn[row % len(drawn)] for row in range(len(prompts))]
     rows = [{**prompt, **own_values(one)} for prompt, one in zip(prompts, options, strict=True)]
-    run = _Run(GREEDY, subject.special.end, sample_rows(subject.session, rows, subject.program, GREEDY), ())
+    found = sample_rows(session or subject.session, rows, subject.program, drawn[0])
+    run = _Run(drawn[0], subject.special.end, found, ())
     judged = (followed(subject, prompts[row], run.tokens(row), one) for row, one in enumerate(options))
     return replace(run, judged=tuple(judged))
 

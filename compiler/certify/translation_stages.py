@@ -14,6 +14,7 @@ from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
 from xformc.compiler.certify.reference_edits import EDITED
 from xformc.compiler.certify.reference_search import Found, rescore, search
+from xformc.compiler.certify.sampling_stages import samples_stage
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.interfaces import PREFIX
@@ -61,6 +62,9 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
         yield _controls(subject, expected, ending)
         progress("certify: edits")
         yield _edits(subject, expected)
+    if subject.program.samples_texts:
+        progress("certify: samples")
+        yield samples_stage(subject)
     yield from head_stages(
         subject, sources, lambda: subject.search_rows(sources, short(subject.program.search, width)), progress
     )

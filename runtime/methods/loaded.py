@@ -11,6 +11,7 @@ from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest
 from xformc.format.tasks import TASKS, tasks_with
 from xformc.runtime.arrays import read_rows
+from xformc.runtime.choose import sampling
 from xformc.runtime.each import asked, rows_with_own, split_by_text, values_of
 from xformc.runtime.job import Job
 from xformc.runtime.media.reader import suffixes_of
@@ -71,11 +72,11 @@ class Loaded:
         batching: Batching,
         *,
         whole: bool = False,
+        samples: int | None = None,
     ) -> list[Result]:
         """The results of all items, whose texts begin with these prefixes."""
-        if prefixes is None:
-            return job.all(self.session, method, items, batching)
-        begun, pairs = begin_with(job, items, prefixes, manifest=self.manifest, tokenizer=self.tokenizer, whole=whole)
+        Job.require_several(method, items)
+        begun, pairs = self._begun(job, items, prefixes, whole=whole, samples=samples)
         return begun.all(self.session, method, list(pairs), batching)
 
     def _stream(
@@ -86,11 +87,25 @@ class Loaded:
         batching: Batching,
         *,
         whole: bool = False,
+        samples: int | None = None,
     ) -> Generator[Result]:
-        if prefixes is None:
-            return job.stream(self.session, items, batching)
-        begun, pairs = begin_with(job, items, prefixes, manifest=self.manifest, tokenizer=self.tokenizer, whole=whole)
+        begun, pairs = self._begun(job, items, prefixes, whole=whole, samples=samples)
         return begun.stream(self.session, pairs, batching)
+
+    def _begun(
+        self,
+        job: Job[Any, Any, Any],
+        items: Iterable[Any],
+        prefixes: str | Iterable[Prefix] | None,
+        *,
+        whole: bool,
+        samples: int | None,
+    ) -> tuple[Job[Any, Any, Any], Iterable[Any]]:
+        """The job whose texts begin with the prefixes, each of which is sampled so often, and its items."""
+        if prefixes is not None:
+            own = self.manifest, self.tokenizer
+            job, items = begin_with(job, items, prefixes, manifest=own[0], tokenizer=own[1], whole=whole)
+        return (job if samples is None else sampling(job, samples)), items
 
     def _search_of(
         self, encode: Callable[[int, Item], Row], options: SearchArguments, *, token_scores: bool = False

@@ -157,7 +157,7 @@ class Scoring(Translating):
         options |= {"max_length_factor": 0.0, "max_length_offset": 0}  # so that texts are as long as given
         if TASKS[self.manifest.task].method == "translate":
             job: Job[Any, Row, list[Hypothesis]] = self._translation(
-                batching, truncate, options, token_scores=token_scores
+                batching, truncate, {**options}, token_scores=token_scores
             )
         else:
             reader = as_it_is if arrays else self._reader(batching, truncate)

@@ -1,6 +1,7 @@
 """Translations: texts in one language, searched in another."""
 
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar, Unpack
 
@@ -12,9 +13,11 @@ from xformc.runtime.align import aligning, alignments, pairs_to_align
 from xformc.runtime.alignment import Alignment
 from xformc.runtime.job import Job
 from xformc.runtime.methods.loaded import Loaded, with_own
-from xformc.runtime.options import SearchArguments, resolve_options
+from xformc.runtime.options import SearchArguments, TranslationArguments, resolve_options
 from xformc.runtime.prefix import Prefix
 from xformc.runtime.rows import Row
+from xformc.runtime.samples import checked_samples, samples_of, search_alone
+from xformc.runtime.score import with_token_scores
 from xformc.runtime.search import SearchResult, check_source, search
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.texts import encode_line, whole_limit
@@ -27,7 +30,7 @@ Result = TypeVar("Result")
 class Translating(Loaded):
     """Methods of engines that translate."""
 
-    def translate(
+    def translate(  # noqa: PLR0913 (each is an option)
         self,
         texts: Sequence[str],
         *,
@@ -37,8 +40,10 @@ class Translating(Loaded):
         truncate: bool = False,
         token_scores: bool = False,
         alignment: bool = False,
-        each: Iterable[SearchArguments] | None = None,
-        **options: Unpack[SearchArguments],
+        samples: int | None = None,
+        seed: int = 0,
+        each: Iterable[TranslationArguments] | None = None,
+        **options: Unpack[TranslationArguments],
     ) -> list[list[Hypothesis]]:
         """Translate texts.
 
@@ -54,14 +59,20 @@ class Translating(Loaded):
             of each hypothesis at its length limit. Neither this nor `workers` changes the results.
         truncate: cut texts that are too long, with a warning; otherwise they are errors. The limit is the model's own.
             Without one it is a quarter of `max_batch_tokens`, or 4,096 if that is more.
+        samples: draw this many translations of each text instead of searching, in the order of their seeds. Their
+            scores are log probabilities of what follows the prefix.
+        seed: the random seed of the first sample of the first text; each further sample has the next one.
         each: options of each text, which win over the other ones; all but beam_size and n_best.
-        options: see `SearchArguments`.
+        options: see `SearchArguments`; of samples temperature, top_k and top_p, as in `SampleArguments`, the limits of
+            lengths, and what edits scores.
 
         Raises: UserError for an option out of range, a text that is too long, or an engine without a tokenizer.
         """
         batching, (items, shared) = Batching(workers, max_batch_tokens), with_own(texts, options, each)
-        job = self._translation(batching, truncate, shared, token_scores=token_scores, alignment=alignment)
-        return self._all(job, "translate", items, prefixes, batching)
+        count = checked_samples(samples, shared, seed)
+        first = None if count is None else seed
+        job = self._translation(batching, truncate, shared, first, token_scores=token_scores, alignment=alignment)
+        return self._all(job, "translate", items, prefixes, batching, samples=count)
 
     def translate_stream(  # noqa: PLR0913 (each is an option)
         self,
@@ -74,8 +85,10 @@ class Translating(Loaded):
         truncate: bool = False,
         token_scores: bool = False,
         alignment: bool = False,
-        each: Iterable[SearchArguments] | None = None,
-        **options: Unpack[SearchArguments],
+        samples: int | None = None,
+        seed: int = 0,
+        each: Iterable[TranslationArguments] | None = None,
+        **options: Unpack[TranslationArguments],
     ) -> Generator[list[Hypothesis]]:
         """Translate any number of texts in constant memory, and yield the results in order.
 
@@ -86,8 +99,10 @@ class Translating(Loaded):
         those of `translate`.
         """
         batching, (items, shared) = Batching(workers, max_batch_tokens, window), with_own(texts, options, each)
-        job = self._translation(batching, truncate, shared, token_scores=token_scores, alignment=alignment)
-        return self._stream(job, items, prefixes, batching)
+        count = checked_samples(samples, shared, seed)
+        first = None if count is None else seed
+        job = self._translation(batching, truncate, shared, first, token_scores=token_scores, alignment=alignment)
+        return self._stream(job, items, prefixes, batching, samples=count)
 
     def search(
         self, source: NDArray[np.int64] | Sequence[Sequence[int]], **options: Unpack[SearchArguments]
@@ -146,11 +161,13 @@ class Translating(Loaded):
         self,
         batching: Batching,
         truncate: bool,
-        options: SearchArguments,
+        options: TranslationArguments,
+        seed: int | None = None,
         *,
         token_scores: bool = False,
         alignment: bool = False,
     ) -> Job[str, Row, list[Hypothesis]]:
+        """Search for translations, or with a seed sample one of each."""
         self._check_method("translate", "translate")
         tokenizer = self._tokenizer(self.manifest.inputs)
         source = self.manifest.inputs["source"]
@@ -160,7 +177,13 @@ class Translating(Loaded):
             ids = encode_line(line, text, encode=reads, limit=limit, truncate=truncate)
             return {"source": np.array(ids, np.int64)}
 
-        job = self._search_of(encode, options, token_scores=token_scores)
+        if seed is None:
+            job = self._search_of(encode, search_alone(options), token_scores=token_scores)
+        else:
+            job = samples_of(
+                encode, options, manifest=self.manifest, tokenizer=tokenizer, pieces=self._pieces(), seed=seed
+            )
+            job = replace(job, run=with_token_scores(job.run, self._with_scores())) if token_scores else job
         return aligning(job, self.manifest, tokenizer) if alignment else job
 
     def _aligning(self, batching: Batching, truncate: bool) -> Job[tuple[str, str], Row, Alignment]:

@@ -23,7 +23,7 @@ from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
 from xformc.runtime.session import Session
 
-STAGES = ["forward", "step", "scores", "attention", "greedy", "beam", "batch", "controls", "edits"]
+STAGES = ["forward", "step", "scores", "attention", "greedy", "beam", "batch", "controls", "edits", "samples"]
 
 
 @pytest.mark.parametrize("target", ["portable", "cpu"])

@@ -11,7 +11,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.ops.keys import PAST, ROOM
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.pipeline import begin_alignments, run_alignments, run_passes, run_rows, run_scores
+from xformc.compiler.pipeline import begin_alignments, run_alignments, run_passes, run_rows, run_samples, run_scores
 from xformc.compiler.program import Program
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.search.batch_loop import SearchInputs
@@ -54,6 +54,7 @@ from xformc.format.names import (
     PREPARE,
     PROMPT,
     REFILL,
+    SAMPLES,
     SCORES,
     STEP,
 )
@@ -84,6 +85,8 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
     if program.streams:
         models |= {PROMPT: prompt_model(program, weights), CONTINUE: continue_model(program, weights)}
         models[CHECK] = check_model(program, weights)
+    if (sampled := run_samples(derived)) is not None:
+        models[SAMPLES] = sampling_model(sampled, weights)
     if (rows := run_rows(derived)) is not None:
         models |= refill_models(program, rows, weights)
     if (aligned := begin_alignments(derived)) is not None:

@@ -35,26 +35,40 @@ Results = Generator[list[Hypothesis]]
 
 @dataclass(frozen=True)
 class Choice:
-    """How hypotheses are chosen: by a second engine with a weight, by a utility, or, if both are None, not at all."""
+    """How hypotheses are chosen: by a second engine with a weight, by a utility, or, if both are None, not at all.
+
+    samples: how many are drawn for each text; None if they are searched for.
+    """
 
     second: Path | None
     weight: float | None
     utility: Literal["chrf", "bleu"] | None
+    samples: int | None = None
+
+    @property
+    def chooses(self) -> bool:
+        """Whether hypotheses are chosen among."""
+        return self.second is not None or self.utility is not None
 
     def pool(self, manifest: Manifest, options: SearchOptions) -> int:
-        """The number of hypotheses to search for. Raises: UserError for options and engines that do not fit."""
+        """The number of hypotheses to search for; of samples, the number to print.
+
+        Raises: UserError for options and engines that do not fit.
+        """
         if self.weight is not None and self.second is None:
             raise UserError("--rerank-weight needs --rerank", hint="name the second engine: --rerank ENGINE")
-        if self.second is None and self.utility is None:
-            return options.n_best
+        if not self.chooses:
+            return self.samples or options.n_best
         if self.second is not None and self.utility is not None:
             raise UserError("--rerank and --mbr exclude each other", hint="leave one of them out")
-        if options.beam_size == 1:
+        if (self.samples or options.beam_size) == 1:
             option = "--mbr" if self.second is None else "--rerank"
-            raise UserError(f"{option} chooses among the hypotheses of a beam, which has 1", hint="try --beam-size 8")
+            among, hint = ("samples", "--samples 16") if self.samples else ("hypotheses of a beam", "--beam-size 8")
+            found = "there is 1" if self.samples else "which has 1"
+            raise UserError(f"{option} chooses among the {among}, {found}", hint=f"try {hint}")
         if self.second is not None:
             _check_second(manifest, read_manifest(self.second))
-        return options.beam_size
+        return options.beam_size if self.samples is None else 1
 
     def apply(
         self,
@@ -73,7 +87,8 @@ class Choice:
         found, utility = search(lines), self.utility
         if utility is None:
             return found
-        alpha, kind = options.length_penalty, options.length_penalty_kind
+        alpha = options.length_penalty if self.samples is None else None
+        kind = options.length_penalty_kind
         chosen = (
             minimum_bayes_risk(hypotheses, utility, length_penalty=alpha, length_penalty_kind=kind)
             for hypotheses in found

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -26,11 +27,15 @@ from xformc.commands.options import (
     PresencePenalty,
     PresetName,
     RepetitionPenalty,
+    Seed,
     StopRuleName,
     SuppressTokens,
+    Temperature,
     TextInput,
     TextOutput,
     Threads,
+    TopK,
+    TopP,
     Truncate,
     Window,
     Workers,
@@ -43,11 +48,13 @@ from xformc.format.reader import read_manifest
 from xformc.runtime.choose import OWN
 from xformc.runtime.engine import load
 from xformc.runtime.methods.loaded import check_method
-from xformc.runtime.options import SearchArguments, resolve_options
+from xformc.runtime.options import SearchArguments, TranslationArguments, resolve_options
+from xformc.runtime.samples import search_alone
 from xformc.runtime.search import length_divisor
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 from xformc.runtime.translate import Hypothesis, text_fields
 
+SAMPLES_HELP = "Draw this many translations of each line instead of searching."
 BATCH_HELP = """Capacity of a batch in tokens: each source, padded, and its hypotheses at their length limit. More than
 16,384 also allow longer sources."""
 
@@ -74,6 +81,11 @@ def translate(
     repetition_penalty: RepetitionPenalty = None,
     presence_penalty: PresencePenalty = None,
     frequency_penalty: FrequencyPenalty = None,
+    samples: Annotated[int | None, Option(help=SAMPLES_HELP, metavar="N")] = None,
+    seed: Seed = 0,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
     rerank: Rerank = None,
     rerank_weight: RerankWeight = None,
     mbr: Mbr = None,
@@ -111,13 +123,16 @@ def translate(
     --align puts the links of words after each text and a tab, after ` ||| ` in Moses' format, and with --json into
     `alignment`: [[0, 0], [1, 2]]. They come from the model's attention: see `xformc align`.
 
+    --samples draws translations instead of searching, each with the next seed, and prints all of them; --seed,
+    --temperature, --top-k and --top-p are theirs. --samples 16 --mbr chrf prints the one that is most like the others.
+
     --rerank and --mbr reorder the whole beam; --n-best is the number printed, with new scores. --rerank gives each
     hypothesis (1 - W) * its score + W * that of the second engine, with the length penalty of each. --mbr gives it its
     mean chrF or BLEU against the hypotheses of the beam, weighted by their probabilities. The old scores become
     features of the hypothesis.
     """
     manifest = read_manifest(engine)
-    options: SearchArguments = {
+    options: TranslationArguments = {
         "beam_size": beam_size,
         "n_best": n_best,
         "length_penalty": length_penalty,
@@ -133,14 +148,23 @@ def translate(
         "repetition_penalty": repetition_penalty,
         "presence_penalty": presence_penalty,
         "frequency_penalty": frequency_penalty,
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
     }
     check_method(manifest, "translate", "translate")
     require_json(token_scores, as_json)
     require_json_output(json_input, as_json, rerank=rerank, mbr=mbr)
     check_attention(attention, as_json)
     aligned = align or attention
-    shown, choice = resolve_options(manifest, {**options, "suppress_tokens": None}), Choice(rerank, rerank_weight, mbr)
-    options["n_best"] = choice.pool(manifest, shown)
+    choice = Choice(rerank, rerank_weight, mbr, samples)
+    if samples is None:
+        shown = resolve_options(manifest, {**search_alone(options), "suppress_tokens": None})
+        options["n_best"] = choice.pool(manifest, shown)
+    else:
+        count = choice.pool(manifest, manifest.search)
+        shown = replace(manifest.search, length_penalty=0.0, n_best=count if n_best is None else n_best)
+        options["n_best"] = None if choice.chooses else n_best
     pace = choose_pace(source, window, workers, threads)
     batching: Any = {"window": pace.window, "max_batch_tokens": max_batch_tokens, "truncate": truncate}
     begun = given_prefixes(prefix, prefixes)
@@ -148,9 +172,18 @@ def translate(
     second = nullcontext() if rerank is None else opened(rerank)
     with opened(engine) as loaded, second as judge, input_lines(source) as lines:
         search = partial(
-            loaded.translate_stream, prefixes=begun, token_scores=token_scores, alignment=aligned, **batching, **options
+            loaded.translate_stream,
+            prefixes=begun,
+            token_scores=token_scores,
+            alignment=aligned,
+            samples=samples,
+            seed=seed,
+            **batching,
+            **options,
         )
-        given: Any = json_texts(lines, SearchArguments) if json_input else lines
+        given: Any = (
+            json_texts(lines, SearchArguments if samples is None else TranslationArguments) if json_input else lines
+        )
         results = choice.apply(given, judge, search, shown.n_best, shown, batching)
         if as_json:
             render = partial(_as_json, tokens=token_fields_of(loaded, wanted=token_scores), attention=attention)

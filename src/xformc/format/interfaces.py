@@ -106,6 +106,11 @@ def interface_of_alignments(inputs: Mapping[str, Input]) -> Interface:
     return Interface(model_inputs(inputs), (ATTENTION,))
 
 
+def interface_of_samples(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> Interface:
+    """Return the interface of the model that samples the texts which a search writes."""
+    return interface(inputs, results, "sample")
+
+
 def given_inputs(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> dict[str, Input]:
     """Return the inputs that a call gives: all but those that the engine writes."""
     written = {name for name, result in results.items() if result.kind == "text"}

@@ -11,7 +11,7 @@ from typing import Any
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.interfaces import given_inputs
-from xformc.format.names import ALIGNMENTS, CHECK, CONTINUE, PROMPT, REFILL, SCORES
+from xformc.format.names import ALIGNMENTS, CHECK, CONTINUE, PROMPT, REFILL, SAMPLES, SCORES
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.results import Result
@@ -158,6 +158,11 @@ class Manifest:
     def scores_texts(self) -> bool:
         """Whether the engine gives the probabilities of the tokens of given texts."""
         return SCORES in self.files
+
+    @property
+    def samples_texts(self) -> bool:
+        """Whether the engine, which searches, samples texts as well."""
+        return SAMPLES in self.files
 
     @property
     def aligns_texts(self) -> bool:

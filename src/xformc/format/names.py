@@ -11,6 +11,9 @@ SCORES = "scores.onnx"
 ALIGNMENTS = "alignments.onnx"
 """The model of the attention weights between given texts and their translations."""
 
+SAMPLES = "samples.onnx"
+"""The model that samples the texts which a search writes."""
+
 PROMPT, CONTINUE = "prompt.onnx", "continue.onnx"
 """The models of a stream of tokens: the one that reads the prompts, and the one that goes on from there."""
 
