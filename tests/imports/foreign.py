@@ -129,6 +129,15 @@ FAMILIES = {
     "qwen2": {**LLAMA, "model_type": "qwen2", "layer_types": ["full_attention"] * 2},
     "t5": T5,
     "qwen3": {**LLAMA, "model_type": "qwen3", "head_dim": 4},
+    "whisper": {
+        **{key: value for key, value in MARIAN.items() if key != "pad_token_id"},
+        "model_type": "whisper",
+        "num_mel_bins": 8,
+        "max_source_positions": 10,
+        "max_target_positions": 16,
+        "eos_token_id": 18,
+        "decoder_start_token_id": 19,
+    },
     "vit": VIT,
     "deit": {**VIT, "model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"]},
 }

@@ -54,7 +54,7 @@ def test_an_import_has_every_weight_under_its_path(xformc: CommandLine, tmp_path
         np.testing.assert_allclose(
             found[path], array, rtol=0, atol=1e-6 if config["model_type"].startswith("gemma") else 0
         )
-    assert len((tmp_path / "run" / "spec.yaml").read_text().splitlines()) < 50
+    assert len((tmp_path / "run" / "spec.yaml").read_text().splitlines()) < 80
     assert xformc("check", tmp_path / "run").code == 0
 
 

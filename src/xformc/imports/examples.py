@@ -1,8 +1,10 @@
 """Random examples of a spec's inputs, and the same as the arguments of a model of transformers."""
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -32,6 +34,8 @@ def random_examples(folder: Path, spec: Spec) -> Examples:
     first, *_ = spec.inputs.values()
     if first.kind == "values":
         return _images(folder, first, generator)
+    if first.rate is not None:
+        return _sounds(spec, generator)
     return _texts(spec, generator)
 
 
@@ -68,3 +72,25 @@ def _images(folder: Path, item: Input, generator: torch.Generator) -> Examples:
     mean, deviation = (torch.tensor(image_numbers(values, name)) for name in ("mean", "deviation"))
     normal = (pixels - mean) / deviation if values else pixels
     return Examples(f"{BATCH} random images", (pixels,), {"pixel_values": normal.permute(0, 3, 1, 2)})
+
+
+def _sounds(spec: Spec, generator: torch.Generator) -> Examples:
+    """Half as many positions of noise as the model takes, and texts; theirs are the features of the noise."""
+    wave, text = spec.inputs.values()
+    mels, limit = int(spec.sizes["mels"]), int(spec.sizes["sound_positions"])
+    hop, positions = wave.axes[0].size or 0, limit // 2
+    samples = 0.1 * torch.randn((BATCH, positions, hop), generator=generator)
+    tokens = _random_tokens(text, min(LENGTH, int(spec.sizes["max_positions"])), generator)
+    extractor = features(mels, limit * hop, wave.rate or 0, hop, int(spec.sizes["window"]))
+    found = extractor(list(samples.flatten(1).numpy()), sampling_rate=wave.rate, return_tensors="pt")
+    given = {"input_features": found.input_features, "decoder_input_ids": tokens}
+    words = f"{BATCH} random sounds of {positions * hop / (wave.rate or 1):.3g} s"
+    return Examples(words, (samples, torch.ones(samples.shape[:2], dtype=torch.bool), tokens), given)
+
+
+def features(mels: int, samples: int, rate: int, hop: int, window: int) -> Any:
+    """What Whisper makes of sounds: features of as many samples, with silence after a shorter sound."""
+    kind: Any = importlib.import_module("transformers").WhisperFeatureExtractor
+    extractor = kind(feature_size=mels, sampling_rate=rate, hop_length=hop, n_fft=window)
+    extractor.n_samples, extractor.nb_max_frames = samples, samples // hop
+    return extractor

@@ -1,0 +1,99 @@
+"""Small random speech models of transformers give the same logits and texts after an import, and after an export."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from command_line import CommandLine
+from safetensors.numpy import load_file
+
+from xformc.imports.examples import features
+from xformc.runtime.engine import load
+
+transformers: Any = pytest.importorskip("transformers")
+transformers.utils.logging.disable_progress_bar()
+
+WHISPER = {
+    "vocab_size": 60,
+    "num_mel_bins": 8,
+    "d_model": 16,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 24,
+    "decoder_ffn_dim": 24,
+    "max_source_positions": 20,
+    "max_target_positions": 24,
+    "init_std": 0.3,
+    "pad_token_id": 50,
+    "bos_token_id": 50,
+    "eos_token_id": 50,
+    "decoder_start_token_id": 51,
+    "suppress_tokens": [51, 7],
+    "begin_suppress_tokens": None,
+}
+FRAMES, HOP = 40, 160
+
+
+def save_whisper(folder: Path) -> Any:
+    """A random model whose biases, gains and positions are random, too, with a tokenizer."""
+    torch.manual_seed(0)
+    model = transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**WHISPER))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1 or "positions" in name:
+                parameter.add_(torch.randn_like(parameter) * (3.0 if "decoder.embed_positions" in name else 0.3))
+    model.save_pretrained(folder)
+    tokens = {f"w{index}": index for index in range(60)}
+    content = {"version": "1.0", "model": {"type": "WordLevel", "vocab": tokens, "unk_token": "w0"}}
+    added = [{"id": index, "content": f"w{index}", "special": True} for index in (50, 51)]
+    rest = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    whole = {
+        **content,
+        "added_tokens": [{**one, **rest} for one in added],
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(whole))
+    return model.eval()
+
+
+@pytest.mark.processor
+@pytest.mark.filterwarnings("ignore")
+def test_whisper_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Path) -> None:
+    folder, run, back = tmp_path / "model", tmp_path / "run", tmp_path / "back"
+    origin = save_whisper(folder)
+    for command in (
+        ("import", folder, "-o", run, "--replay"),
+        ("export", "hf", run, "-o", back, "--replay"),
+        ("build", run, "-o", tmp_path / "engine", "--target", "portable"),
+    ):
+        result = xformc(*command)
+        assert result.code == 0, result.err
+    before, after = (load_file(path / "model.safetensors") for path in (folder, back))
+    assert before.keys() == after.keys() and all(np.array_equal(one, after[name]) for name, one in before.items())
+    engine, draw = load(tmp_path / "engine", threads=1), np.random.default_rng(0)
+    lengths = (3, 25, FRAMES)
+    sounds = [draw.normal(0, 0.1, length * HOP).astype(np.float32) for length in lengths]
+    given = features(8, FRAMES * HOP, 16000, HOP, 400)(sounds, sampling_rate=16000, return_tensors="pt").input_features
+    seen: set[int] = set()
+    for beams, prefix in ((1, []), (3, []), (3, [9, 4])):
+        begun = torch.tensor([[51, *prefix]] * len(sounds))
+        more = {"num_beams": beams, "do_sample": False, "no_repeat_ngram_size": 1}
+        wanted = origin.generate(given, decoder_input_ids=begun, max_new_tokens=12, **more).tolist()
+        for index, sound in enumerate(sounds):
+            found = engine.transcribe(
+                {"wave": sound.reshape(1, -1, HOP), "wave_lengths": np.array([len(sound) // HOP])},
+                beam_size=beams,
+                no_repeat_ngram_size=1,
+                prefixes=[prefix],
+                max_length_offset=12 + len(prefix),
+                max_length_factor=0.0,
+            )
+            tokens, own = list(found[0][0].tokens)[len(prefix) :], wanted[index]
+            assert tokens == own[: own.index(50) + 1 if 50 in own else None], (beams, prefix, index)
+            seen.update(tokens)
+    assert len(seen) > 8
