@@ -295,7 +295,9 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "loss",
         "Add the labels and the loss, fused with the last projection.",
-        lambda p: replace(p, graph=with_loss(p.graph, p.spec.results, p.spec.train.label_smoothing)),
+        lambda p: replace(
+            p, graph=with_loss(p.graph, p.spec.results, p.spec.train.label_smoothing, p.spec.train.r_drop or 0.0)
+        ),
         ensures=("loss",),
         applies=lambda p: not _is_engine(p),
     ),

@@ -28,6 +28,7 @@ class Recipe:
     accumulate: batches per update. steps, seconds: training ends at whichever comes first.
     checkpoint_steps, checkpoint_seconds: steps or seconds between checkpoints. weights: those of the results' losses.
     patience: training ends after so many checkpoints without a lower validation loss. ema: decay of the moving average.
+    copies: how often a step has each row, with dropout of its own (R-Drop: 2).
     """
 
     learning_rate: Callable[[int], float]
@@ -43,6 +44,7 @@ class Recipe:
     weights: tuple[float, ...] = (1.0,)
     patience: int | None = None
     ema: float | None = None
+    copies: int = 1
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def take_step(
     for batch in own:
         with reducing(model, batch is own[-1]):
             with autocast(device, recipe.bfloat16):
-                losses = model(*_inputs(batch, device))
+                losses = model(*_inputs(batch.repeated(recipe.copies), device))
             shares = [one / max(whole, 1) for one, whole in zip(batch.counts, counts, strict=True)]
             weighted, measured = _weighted(losses, shares, counts, recipe.weights, 1 / len(group))
             # Gradients are averaged over the processes, and their sum is wanted.

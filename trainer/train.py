@@ -194,7 +194,7 @@ def train_weights(
         recompute(model, spec.train.recompute)
         newest = newest_checkpoint(out)
         began = start_from(options.start, model) if newest is None and options.start is not None else []
-        wrapped = parallel(model, processes, encoded.train.sample(), shard=options.shard)
+        wrapped = parallel(model, processes, encoded.train.sample().repeated(spec.train.copies), shard=options.shard)
         if identity.compile:
             model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
         recipe, optimizer = make_recipe(spec, identity, options.minutes), _optimizer(spec, model, identity.seed)
@@ -384,6 +384,7 @@ def make_recipe(spec: Spec, identity: Identity, minutes: float | None) -> Recipe
         weights=tuple(result.weight for result in spec.results),
         patience=section.patience,
         ema=section.ema,
+        copies=section.copies,
     )
 
 

@@ -18,11 +18,16 @@ class CrossEntropy(Op):
 
     Inputs: logits [.., classes] and labels [..]; positions with the label `ignore` do not count. Results, all scalars:
     the mean loss over the counted positions, the sum of the unsmoothed losses, and the count.
+
+    With `agreement`, training gives each row twice, first all rows and then all again, and dropout makes the two differ
+    (R-Drop; Liang et al. 2021, equation 4). The mean is over both, plus `agreement` times a quarter of KL(P1 || P2) +
+    KL(P2 || P1): half of the paper's loss, whose factor alpha is `agreement`. The sum and the count are those of one.
     """
 
     kind: ClassVar[str] = "cross_entropy"
     smoothing: float
     ignore: int
+    agreement: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -35,6 +40,7 @@ class LinearCrossEntropy(Op):
     kind: ClassVar[str] = "linear_cross_entropy"
     smoothing: float
     ignore: int
+    agreement: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -149,7 +155,13 @@ def _cross_entropy_torch(op: CrossEntropy, node: Node, torch: TorchNamespace) ->
         logits, labels = logits.flatten(0, -2).float(), labels.flatten()
         smooth = cross_entropy(logits, labels, ignore_index=op.ignore, label_smoothing=op.smoothing)
         plain = cross_entropy(logits, labels, ignore_index=op.ignore, reduction="sum")
-        return smooth, plain, (labels != op.ignore).sum()
+        counted = labels != op.ignore
+        if not (op.agreement and torch.training):
+            return smooth, plain, counted.sum()
+        first, second = torch.functional.log_softmax(logits, -1).unflatten(0, (2, -1)).unbind(0)
+        divergence = ((first.exp() - second.exp()) * (first - second)).sum(-1) / 2
+        both = (divergence * counted[: len(divergence)]).sum() / counted.sum().clamp(min=1)
+        return smooth + op.agreement * both, plain / 2, counted.sum() // 2
 
     return apply
 
@@ -157,8 +169,9 @@ def _cross_entropy_torch(op: CrossEntropy, node: Node, torch: TorchNamespace) ->
 @to_torch.rule(LinearCrossEntropy)
 def _linear_cross_entropy_torch(op: LinearCrossEntropy, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
     def apply(x: Any, labels: Any, weight: Any, bias: Any = None) -> Any:
-        rows = x.flatten(0, -2)
-        return torch.linear_cross_entropy(rows, weight, bias, labels.flatten(), op.smoothing, op.ignore)
+        rows, agreement = x.flatten(0, -2), op.agreement if torch.training else 0.0
+        wanted = labels.flatten()
+        return torch.linear_cross_entropy(rows, weight, bias, wanted, op.smoothing, op.ignore, agreement=agreement)
 
     return apply
 

@@ -1,6 +1,7 @@
 """Adds the losses to the training graph, with the last projection fused into a cross entropy."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from xformc.compiler.graph.graph import Graph, Node, Value
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
@@ -9,11 +10,12 @@ from xformc.compiler.ops.loss import AuxiliaryLoss, CrossEntropy, LinearCrossEnt
 from xformc.compiler.results.kind import KINDS, Declared, target_of
 
 
-def with_loss(graph: Graph, results: Sequence[Declared], label_smoothing: float = 0.0) -> Graph:
+def with_loss(graph: Graph, results: Sequence[Declared], label_smoothing: float = 0.0, r_drop: float = 0.0) -> Graph:
     """The graph with the losses of its results, which are its outputs in this order, and its auxiliary losses.
 
     Each loss gives three outputs: the mean over what counts; the sum, for a cross entropy without label smoothing, in
-    nats; and the count. The targets are additional inputs (see `target_of`).
+    nats; and the count. The targets are additional inputs (see `target_of`). With `r_drop`, the model in training mode
+    takes each row twice (see `CrossEntropy`).
     """
     builder, values = rebuild(graph, f"{graph.name} loss", {})
     targets = [
@@ -28,10 +30,11 @@ def with_loss(graph: Graph, results: Sequence[Declared], label_smoothing: float 
     for result, value, target in zip(results, graph.outputs, targets, strict=True):
         smoothing = label_smoothing if result.smoothing is None else result.smoothing
         op, name = KINDS[result.kind].loss(result, smoothing), f"loss/{result.name}" if outputs else "loss"
+        op = replace(op, agreement=r_drop) if isinstance(op, CrossEntropy) else op
         last = graph.producers().get(value.name)
         if last in fused and isinstance(op, CrossEntropy):
             x, *weights = (values[item.name] for item in last.inputs)
-            linear = LinearCrossEntropy(op.smoothing, op.ignore)
+            linear = LinearCrossEntropy(op.smoothing, op.ignore, op.agreement)
             outputs += builder.emit_all(linear, (x, target, *weights), name, last.place)
         else:
             place = None if last is None else last.place

@@ -6,8 +6,9 @@ from xformc.compiler.graph.axes import Axis
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.rules import made_lengths
 from xformc.compiler.ops.embedding import Embedding
+from xformc.compiler.ops.loss import CrossEntropy
 from xformc.compiler.ops.positions import Positions, limit_of
-from xformc.compiler.results.kind import Declared, output_names
+from xformc.compiler.results.kind import KINDS, Declared, output_names
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input, Model
@@ -79,6 +80,16 @@ def objective_fits(
     if masked and results[0].settings["each"] != "token":
         return [Problem(span, "masked tokens are labels of each token, not of each word", "write each: token")]
     return []
+
+
+def r_drop_fits(tree: Tree, train: Train, results: tuple[Declared, ...]) -> list[Problem]:
+    """Check that R-Drop has distributions to compare: every loss is a cross entropy."""
+    other = next((one for one in results if not isinstance(KINDS[one.kind].loss(one, 0.0), CrossEntropy)), None)
+    if train.r_drop is None or other is None:
+        return []
+    span = (tree.get("train", "r_drop") or tree).span
+    message = f"r_drop compares distributions over classes, and '{other.name}' has none"
+    return [Problem(span, message, "leave r_drop out: it needs results that are text, or one label each")]
 
 
 def named_apart(tree: Tree, train: Train, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:

@@ -222,7 +222,9 @@ class LowRank(Section):
 class Train(Section):
     """The training recipe.
 
-    `objective` makes examples of plain text. `losses` sets the weight of each result's loss, and its settings.
+    `objective` makes examples of plain text. `losses` sets the weight of each result's loss, and its settings. With
+    `r_drop` (Liang et al. 2021), a step has each example twice, and the predictions that dropout makes different are
+    drawn together with this weight (the paper's alpha).
     `batch_tokens` limits the source tokens and the target tokens of a batch. `accumulate` batches make a step. Training
     ends after `steps` steps or `minutes` minutes, whichever comes first. Pairs with more than `max_length` tokens on a
     side are skipped. Parameters whose path begins with a pattern of `freeze` keep their values, and with `low_rank` all
@@ -236,6 +238,7 @@ class Train(Section):
     objective: Objective | None = None
     losses: dict[str, object] = Field(default_factory=dict[str, object])
     label_smoothing: Fraction = 0.1
+    r_drop: Positive | None = None
     optimizer: Optimizer = Optimizer(adam=Adam())
     schedule: Schedule = Schedule()
     batch_tokens: Count = 25000
@@ -254,6 +257,11 @@ class Train(Section):
     precision: TrainPrecision = "auto"
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 1
     max_length: Annotated[int, Field(ge=2, le=10**6)] = 256
+
+    @property
+    def copies(self) -> int:
+        """How often a step has each row of a batch."""
+        return 1 if self.r_drop is None else 2
 
 
 class MaxLength(Section):

@@ -15,6 +15,7 @@ from xformc.compiler.spec.consistency import (
     learned_limits,
     named_apart,
     objective_fits,
+    r_drop_fits,
     schedule_rate,
     shared_vocabulary,
     unused,
@@ -198,6 +199,7 @@ def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
         problems += wide_beam(tree, task, written_in(model.results), document.decode, model.inputs)
         problems += word_pieces(tree, document.task, document.train, model.inputs)
         problems += objective_fits(tree, document.train, model.inputs, model.results)
+        problems += r_drop_fits(tree, document.train, model.results)
         problems += named_apart(tree, document.train, model.inputs, model.results)
         problems += values_apart(tree, task, model.inputs, model.results)
     raise_problems(problems)

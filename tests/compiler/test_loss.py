@@ -45,6 +45,46 @@ def test_linear_cross_entropy_is_torchs(
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_agreement_is_half_of_the_loss_of_r_drop(with_bias: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equation 4 of Liang et al. 2021, by autograd; the op without the projection has the same loss."""
+    monkeypatch.setattr(chunked_loss, "CHUNK_ROWS", 7)
+    torch.manual_seed(0)
+    x = torch.randn(2 * 13, 8, requires_grad=True)
+    weight = torch.randn(19, 8, requires_grad=True)
+    bias = torch.randn(19, requires_grad=True) if with_bias else None
+    labels = torch.randint(1, 19, (13,)).repeat(2)
+    labels[4] = labels[4 + 13] = 0
+    loss, nll, count = chunked_loss.linear_cross_entropy(x, weight, bias, labels, 0.1, 0, agreement=5.0)
+    parameters = [x, weight, *([bias] if bias is not None else [])]
+    gradients = torch.autograd.grad(loss, parameters)
+
+    logits = x @ weight.T + (0 if bias is None else bias)
+    functional = torch.nn.functional
+    one, two = (
+        functional.cross_entropy(half, labels[:13], ignore_index=0, label_smoothing=0.1) for half in logits.chunk(2)
+    )
+    p, q = torch.log_softmax(logits, -1).chunk(2)
+    first, second = (functional.kl_div(*pair, reduction="none", log_target=True) for pair in ((q, p), (p, q)))
+    divergence = (first + second).sum(-1)[labels[:13] != 0].mean()
+    wanted = (one + two + 5.0 * divergence / 2) / 2
+    torch.testing.assert_close(loss, wanted)
+    for found, expected in zip(gradients, torch.autograd.grad(wanted, parameters, retain_graph=True), strict=True):
+        torch.testing.assert_close(found, expected)
+    assert count == 12
+    plain = functional.cross_entropy(logits, labels, ignore_index=0, reduction="sum")
+    torch.testing.assert_close(nll, plain / 2)
+
+    classes = Axis("classes", 19)
+    builder = GraphBuilder("loss")
+    given = builder.input("logits", Type("float32", (Axis("batch"), classes)))
+    target = builder.input("labels", Type("int64", (Axis("batch"),)))
+    module = TorchModule(builder.finish(builder.emit_all(CrossEntropy(0.1, 0, 5.0), (given, target), "loss", None)))
+    for found, expected in zip(module(logits, labels), (loss, nll, count), strict=True):
+        torch.testing.assert_close(found, expected)
+    assert module.eval()(logits, labels)[2] == 24
+
+
 def test_linear_cross_entropy_of_nothing_but_padding_is_zero() -> None:
     x, weight = torch.randn(3, 4, requires_grad=True), torch.randn(5, 4)
     loss, _, count = chunked_loss.linear_cross_entropy(x, weight, None, torch.zeros(3, dtype=torch.int64), 0.1, 0)

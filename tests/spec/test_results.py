@@ -56,6 +56,11 @@ def test_a_written_text_has_the_other_inputs_as_its_source(build: Build) -> None
     assert [value.name for value in program.decoder.heads] == [value.name for value in program.graph.outputs[1:]]
 
 
+def test_r_drop_needs_distributions_over_classes(problems: Problems) -> None:
+    (found,) = problems(SPEC.replace("train: {", "train: {r_drop: 5, "))
+    assert found.message == "r_drop compares distributions over classes, and 'tags' has none"
+
+
 def test_a_text_alone_is_a_language_model(build: Build) -> None:
     text = PLAIN.replace("{labels: logits, each: token}", "{text: logits}").replace("words", "text").split("train:")[0]
     build(text)

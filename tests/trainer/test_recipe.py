@@ -61,6 +61,23 @@ def test_run_with_a_moving_average_continues_to_the_bit(tmp_path: Path) -> None:
     assert valid_losses(tmp_path / "whole")[12] == valid_losses(tmp_path / "stopped")[12]
 
 
+def test_run_with_r_drop_continues_to_the_bit(tmp_path: Path) -> None:
+    """Without dropout there is nothing to draw together, and the weights are those of a run without it."""
+    write_tiny(tmp_path, ("steps: 12", "steps: 6\n  precision: float32"))
+    train_tiny(tmp_path, "plain")
+    r_drop = ("steps: 12", "steps: 6\n  precision: float32\n  r_drop: 5.0")
+    write_tiny(tmp_path, r_drop)
+    train_tiny(tmp_path, "same")
+    assert valid_losses(tmp_path / "same") == pytest.approx(valid_losses(tmp_path / "plain"), rel=1e-5)
+    write_tiny(tmp_path, r_drop, ("dropout: 0.0", "dropout: 0.2"), ("average: 2", "average: 1"))
+    train_tiny(tmp_path, "whole")
+    train_tiny(tmp_path, "stopped", Options(minutes=1e-9))
+    train_tiny(tmp_path, "stopped", Options(resume=True))
+    whole, stopped = (read_weights(tmp_path / run).arrays for run in ("whole", "stopped"))
+    assert all((whole[name] == stopped[name]).all() for name in whole)
+    assert valid_losses(tmp_path / "whole") != valid_losses(tmp_path / "same")
+
+
 def test_moving_average_follows_the_weights_and_takes_their_place() -> None:
     model = TinyModel()
     optimizer = make_adam(model)

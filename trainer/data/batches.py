@@ -93,6 +93,16 @@ class Batch:
         )
         return replace(self, inputs=inputs, targets=targets)
 
+    def repeated(self, copies: int) -> "Batch":
+        """The batch with all rows so many times, one after the other; the counts are those of one."""
+        if copies == 1:
+            return self
+        inputs, targets = (
+            {name: torch.cat([tensor] * copies) for name, tensor in group.items()}
+            for group in (self.inputs, self.targets)
+        )
+        return replace(self, inputs=inputs, targets=targets)
+
     def part(self, index: int, count: int) -> "Batch":
         """Part `index` of the rows in `count` parts, padded like the batch; a part without rows has one row that does
         not count."""

@@ -105,8 +105,8 @@ def plan(spec: Spec, machine: Machine, work: Work) -> Plan:
         raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")
     rows, batches = _share(max(1, section.batch_tokens // work.length), section.accumulate, gpus)
     bfloat16 = section.precision != "float32" and machine.card.bfloat16 is not None
-    rank = _rank(spec, machine, rows, work.length, batches, bfloat16=bfloat16)
-    flops = FORWARD_AND_BACKWARD * work.products * work.units
+    rank = _rank(spec, machine, rows * section.copies, work.length, batches, bfloat16=bfloat16)
+    flops = FORWARD_AND_BACKWARD * work.products * work.units * section.copies
     speed = machine.card.bfloat16 if bfloat16 else machine.card.float32
     assert speed is not None
     compute = flops / (gpus * speed * 1e12 * machine.mfu)

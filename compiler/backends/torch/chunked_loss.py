@@ -18,25 +18,38 @@ LEAST_PROBABILITY = 1e-37
 
 
 def linear_cross_entropy(
-    x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, ignore: int
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    labels: Tensor,
+    smoothing: float,
+    ignore: int,
+    *,
+    agreement: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of `x @ weight.T + bias` against the labels.
 
     x: float [n, d]; weight [classes, d]; bias [classes] or None; labels: int64 [n]; positions with the label `ignore`
     do not count. Returns the mean smoothed loss (differentiable), the sum of unsmoothed losses in nats, and the count.
+    With `agreement`, the second half of the rows are copies of the first (see `CrossEntropy`).
     """
+    copies = 2 if agreement else 1
+    if agreement:
+        x, labels = _side_by_side(x), _side_by_side(labels)
     device = x.device.type
     function: Any = _LinearCrossEntropy
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
     with torch.autocast(device, enabled=False):
-        loss, nll = function.apply(x, weight, bias, labels, smoothing, ignore, dtype, torch.is_grad_enabled())
-    return loss, nll, (labels != ignore).sum()
+        loss, nll = function.apply(
+            x, weight, bias, labels, smoothing, ignore, agreement, dtype, torch.is_grad_enabled()
+        )
+    return loss, nll / copies, (labels != ignore).sum() // copies
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
-        x, weight, bias, labels, smoothing, ignore, dtype, enabled = arguments
+        x, weight, bias, labels, smoothing, ignore, agreement, dtype, enabled = arguments
         counted = labels != ignore
         labels = torch.where(counted, labels, 0)  # ignored positions still need a valid class
         scale = 1.0 / counted.sum().clamp(min=1)
@@ -47,13 +60,17 @@ class _LinearCrossEntropy(torch.autograd.Function):
         weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if needs_gradient else None
         bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
         masked = low * counted.unsqueeze(-1)
-        space = low.new_empty(min(CHUNK_ROWS, x.shape[0]), weight.shape[0])
-        for start in range(0, x.shape[0], CHUNK_ROWS):
-            rows = slice(start, start + CHUNK_ROWS)
+        chunk = CHUNK_ROWS + CHUNK_ROWS % 2  # a row and its copy are in one chunk
+        divergences = torch.zeros_like(losses)
+        space = low.new_empty(min(chunk, x.shape[0]), weight.shape[0])
+        for start in range(0, x.shape[0], chunk):
+            rows, pull = slice(start, start + chunk), None
             label = labels[rows].unsqueeze(-1)
             logits = torch.matmul(low[rows], low_weight.T, out=space[: label.shape[0]])
             if bias is not None:
                 logits += bias.to(dtype)
+            if agreement:
+                divergences[rows], pull = _divergence(logits)
             if x_gradient is None or weight_gradient is None:
                 logits = logits.float()
                 losses[rows] = -torch.log_softmax(logits, -1, out=logits).gather(1, label).squeeze(-1)
@@ -61,6 +78,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
             probabilities = torch.softmax(logits, -1, out=logits)
             likelihood = probabilities.gather(1, label).float().clamp_(min=LEAST_PROBABILITY)
             losses[rows] = -likelihood.log().squeeze(-1)
+            if pull is not None:
+                probabilities += agreement * pull.to(dtype)
             torch.mm(probabilities, low_weight, out=x_gradient[rows])
             if dtype == weight_gradient.dtype:
                 weight_gradient.addmm_(probabilities.T, masked[rows])
@@ -71,7 +90,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         nll = (losses * counted).sum()
         label_logits = _label_logits(x, weight, bias, labels)
         mean_logit = x.float() @ weight.mean(0) + (0.0 if bias is None else bias.mean())
-        smooth = (losses + smoothing * (label_logits - mean_logit)) * counted
+        smooth = (losses + smoothing * (label_logits - mean_logit) + agreement * divergences) * counted
         if x_gradient is not None and weight_gradient is not None:
             _take_labels_off(x_gradient, weight_gradient, masked, weight, labels, smoothing)
             if bias_gradient is not None:
@@ -89,7 +108,27 @@ class _LinearCrossEntropy(torch.autograd.Function):
         factor = gradients[0]
         bias_gradient = None if ctx.bias_gradient is None else ctx.bias_gradient * factor
         given = (x_gradient * factor.to(x_gradient.dtype), weight_gradient * factor, bias_gradient)
-        return (*given, None, None, None, None, None)
+        return (*given, None, None, None, None, None, None)
+
+
+def _side_by_side(rows: Tensor) -> Tensor:
+    """The rows of both halves in turn."""
+    first, second = rows.chunk(2)
+    return torch.stack((first, second), 1).flatten(0, 1)
+
+
+def _divergence(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """How much each row of logits and its copy after it disagree, and the gradient of the sum over the rows.
+
+    That is (KL(p || q) + KL(q || p)) / 4, float32 [rows]; the gradient is float32 [rows, classes].
+    """
+    logs = torch.log_softmax(logits.float(), -1)
+    log_p, log_q = logs[0::2], logs[1::2]
+    p, q, difference = log_p.exp(), log_q.exp(), log_p - log_q
+    of_p, of_q = (p * difference).sum(-1, keepdim=True), (q * difference).sum(-1, keepdim=True)
+    p_gradient, q_gradient = p * (difference - of_p + 1.0) - q, q * (of_q - difference + 1.0) - p
+    divergence = ((of_p - of_q) / 4.0).expand(-1, 2).flatten()
+    return divergence, torch.stack((p_gradient, q_gradient), 1).flatten(0, 1) / 2.0
 
 
 def _label_logits(x: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor) -> Tensor:
