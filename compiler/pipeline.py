@@ -22,7 +22,7 @@ from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.linear_attention import fuse_linear_attention
 from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
-from xformc.compiler.passes.rows import by_row, grows, with_rows
+from xformc.compiler.passes.rows import by_row, grows, slots_hide, with_rows
 from xformc.compiler.passes.scan import scan
 from xformc.compiler.passes.share import share
 from xformc.compiler.passes.step import derive_step, with_beam
@@ -134,9 +134,12 @@ def run_samples(program: Program) -> Program | None:
 def run_rows(program: Program) -> Program | None:
     """The program of a batch whose rows are at positions of their own, from that of an engine.
 
-    None if the engine samples no such batches: a state would be one of all rows, or would grow with the furthest row.
-    Without kernels the caches are fixed, but the step of several tokens has those that grow.
+    None if the engine has no such batches: a state would be one of all rows, or would grow with the furthest row, or
+    the sources of a search would have to be of one length. Without kernels the caches are fixed, but the step of several
+    tokens has those that grow; searches have such batches with kernels only.
     """
+    if program.refills_searches:
+        return _run_search_rows(program)
     if not program.streams:
         return None
     growing, time = program.decoder, str(program.written)
@@ -148,6 +151,17 @@ def run_rows(program: Program) -> Program | None:
         return None
     program = run_passes(replace(program, steps=steps), without=("tabulate",))
     return None if grows(program.decoder) else program
+
+
+def _run_search_rows(program: Program) -> Program | None:
+    program = run_passes(program, after="beam")
+    try:
+        program = replace(program, steps=with_rows(program.decoder))
+    except RuleError as error:
+        logger.debug("no batches that refill: %s", error)
+        return None
+    program = run_passes(program, without=("tabulate",))
+    return program if slots_hide(program.decoder) and not grows(program.decoder) else None
 
 
 def begin_alignments(program: Program) -> Program | None:

@@ -191,6 +191,11 @@ class Program:
         return self.task == "language_model" and self.scores_texts
 
     @property
+    def refills_searches(self) -> bool:
+        """Whether texts may join and leave a batch of searches: translations with kernels, without other results."""
+        return self.decoding == "search" and self.task == "translation" and self.traits.kernels and len(self.results) == 1
+
+    @property
     def sampling(self) -> SampleOptions:
         """The sampling defaults of the spec."""
         sample = self.spec.decode.sample

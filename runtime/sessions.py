@@ -16,9 +16,14 @@ from xformc.format.interfaces import (
     DRAFTED,
     JOINING,
     KEPT,
+    LEAST,
     LENGTHS,
+    LIMIT,
     NEWEST,
+    POOL,
     POSITIONS,
+    PREFIX,
+    PREFIX_SO_FAR,
     READ,
     SAMPLING_OPTIONS,
     SCORES_SO_FAR,
@@ -32,7 +37,7 @@ from xformc.format.interfaces import (
     interface_of_scores,
     interface_of_text,
 )
-from xformc.format.names import ALIGNMENTS, CACHES, CHECK, CONTINUE, NEXT, OF_TEXT, PROMPT, REFILL, SAMPLES, SCORES
+from xformc.format.names import ADVANCE, ALIGNMENTS, CACHES, CHECK, CONTINUE, JOIN, NEXT, OF_TEXT, PROMPT, REFILL, SAMPLES, SCORES
 from xformc.format.plans import Plan
 from xformc.format.results import Result
 from xformc.format.results import of_text as later
@@ -137,6 +142,8 @@ STATEFUL: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
         (*SAMPLING_OPTIONS[1:], COUNT, JOINING, KEPT, AT, NEWEST, LENGTHS, SCORES_SO_FAR, READ),
         (STREAMED, *(f"{name}{NEXT}" for name in (DONE, LENGTHS, SCORES_SO_FAR))),
     ),
+    JOIN: (("source", PREFIX), (f"{LIMIT}{NEXT}", f"{LEAST}{NEXT}")),
+    ADVANCE: ((COUNT, KEPT, AT, LIMIT, LEAST, PREFIX_SO_FAR), tuple(f"{name}{NEXT}" for name in (AT, DONE, *POOL))),
     CACHES: ((SLOTS, CAPACITY), ()),
 }
 """The inputs and outputs that the models with values from call to call have, by file name; the rest depends on the

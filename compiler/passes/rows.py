@@ -8,7 +8,9 @@ from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.keys import PAST
 from xformc.compiler.ops.layout import Expand
+from xformc.compiler.ops.native import Attend
 from xformc.compiler.ops.relative import Distance
+from xformc.compiler.passes.lower import SLOTS
 from xformc.compiler.passes.step import Decoder
 
 FURTHEST = Value("step/furthest", Type("int64"))
@@ -46,6 +48,15 @@ def by_row(decoder: Decoder) -> bool:
 def grows(decoder: Decoder) -> bool:
     """Whether a state has an axis that grows with each step, so that rows at different positions do not fit into it."""
     return any(axis.startswith(PAST) for state in decoder.states for axis in state.past.type.names)
+
+
+def slots_hide(decoder: Decoder) -> bool:
+    """Whether texts in slots may have sources of different lengths: what a lowered decoder keeps of their positions is
+    read by attention alone, behind a mask."""
+    attends = [node for node in decoder.step.nodes if isinstance(node.op, Attend) and node.op.slotted and node.op.masked]
+    masked = {value.name for node in attends for value in node.inputs[1:4]}
+    open_axes = (axis for value in decoder.constants if value.name not in masked for axis in value.type.axes)
+    return decoder.positions is None and all(axis.size is not None or axis.name in ("batch", SLOTS) for axis in open_axes)
 
 
 def _furthest(builder: GraphBuilder, time: str, node: Node) -> Value:

@@ -218,7 +218,8 @@ def decode_batch(
     `OPTION_TYPES`.
     """
     rows = {value.name: value.type for value in decoder.constants if "batch" in value.type.names}
-    beam = _first_beam(onnx, begun, begun.options.width if opened is None else opened)
+    width, opening = begun.options.width, begun.options.special.begun[0]
+    beam = first_beam(onnx, begun.batch, width, opening, width if opened is None else opened)
     keeps = _KEPT if opened is None else _KEPT - {"beam"}
     sentence = onnx.op("Range", 0, onnx.op("Squeeze", begun.batch), 1)
     constant = {name: begun.prepared[name] for name in rows}
@@ -240,6 +241,22 @@ def decode_batch(
     kinds = {name: OPTION_TYPES[name] for name in option}
     last, _ = emit_loop(onnx, "", fields_of(_Epoch, option=kinds, constant=rows, state=types), entering, epoch)
     return last.filed
+
+
+def first_beam(onnx: OnnxEmitter, batch: str, width: str, begin: int, opened: Operand) -> Beam:
+    """Write the initial hypotheses; only the first of each sentence can be continued.
+
+    The sizes are vectors; `begin` is the begin token.
+    """
+    shape = onnx.op("Concat", batch, width, axis=0)
+    pool_shape = onnx.op("Concat", shape, [1], axis=0)
+    tokens_shape = onnx.op("Concat", batch, opened, [1], axis=0)
+    ranks = onnx.op("Range", 0, onnx.op("Squeeze", opened), 1)
+    first = onnx.op("Where", onnx.op("Equal", ranks, [0]), [0.0], [NEVER])
+    tokens = onnx.op("Expand", begin, tokens_shape)
+    scores = onnx.op("Expand", first, onnx.op("Concat", batch, opened, axis=0))
+    pool = Pool(onnx.op("Expand", 0, pool_shape), onnx.op("Expand", 0, shape), onnx.op("Expand", NEVER, shape))
+    return Beam(tokens, scores, pool, onnx.op("Expand", 0, batch))
 
 
 def newest(onnx: OnnxEmitter, beam: Beam) -> str:
@@ -282,16 +299,3 @@ def _file(onnx: OnnxEmitter, live: Live, filed: Pool) -> Pool:
         onnx.op("ScatterND", filed.lengths, place, pool.lengths),
         onnx.op("ScatterND", filed.scores, place, pool.scores),
     )
-
-
-def _first_beam(onnx: OnnxEmitter, begun: Begun, opened: Operand) -> Beam:
-    """Write the initial hypotheses; only the first of each sentence can be continued."""
-    shape = onnx.op("Concat", begun.batch, begun.options.width, axis=0)
-    pool_shape = onnx.op("Concat", shape, [1], axis=0)
-    tokens_shape = onnx.op("Concat", begun.batch, opened, [1], axis=0)
-    ranks = onnx.op("Range", 0, onnx.op("Squeeze", opened), 1)
-    first = onnx.op("Where", onnx.op("Equal", ranks, [0]), [0.0], [NEVER])
-    tokens = onnx.op("Expand", begun.options.special.begun[0], tokens_shape)
-    scores = onnx.op("Expand", first, onnx.op("Concat", begun.batch, opened, axis=0))
-    pool = Pool(onnx.op("Expand", 0, pool_shape), onnx.op("Expand", 0, shape), onnx.op("Expand", NEVER, shape))
-    return Beam(tokens, scores, pool, onnx.op("Expand", 0, begun.batch))

@@ -50,9 +50,9 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence)
-        offered = _candidates(scope, decoder, result, now.beam.scores, width, rest)
-        go_on, following = _advance(scope, begun.options, live, now, offered)
-        moved = _moved(scope, moving(types, states), following.state[ANCESTORS.name], now.beam.scores)
+        offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
+        go_on, following = emit_advance(scope, begun.options, live, now, offered)
+        moved = emit_moved(scope, moving(types, states), (following.state[ANCESTORS.name], None), now.beam.scores)
         return go_on, replace(following, state={**following.state, **states, **moved})
 
     states = {ANCESTORS.name: ancestors, **states}
@@ -67,7 +67,7 @@ def _emit_caches(onnx: OnnxEmitter, resident: Resident | None, begun: Begun) -> 
     return emit_caches(onnx, resident, begun.batch, capacity, begun.options.width)
 
 
-def _candidates(
+def emit_candidates(
     onnx: OnnxEmitter, decoder: Decoder, result: str, scores: str, width: str, rest: tuple[str, ...]
 ) -> Offered:
     """The candidates, from logits or, if the projection onto the vocabulary is split off, from its input.
@@ -81,7 +81,7 @@ def _candidates(
     return emit_project_candidates(onnx, decoder.projection, result, (scores, width), rest, pad)
 
 
-def _advance(
+def emit_advance(
     onnx: OnnxEmitter, options: BeamOptions, live: Live, now: Decoding, offered: Offered
 ) -> tuple[str, Decoding]:
     """Like `advance` of beam.py; of the states, it updates only the ancestors."""
@@ -99,13 +99,21 @@ def _advance(
     return go_on, Decoding(position, done, beam, {ANCESTORS.name: ancestors})
 
 
-def _moved(onnx: OnnxEmitter, states: Names, ancestors: str, before: str) -> dict[str, str]:
-    """The states, reordered for the new hypotheses; the parent of each is the newest of its ancestors.
+def emit_moved(
+    onnx: OnnxEmitter, states: Names, ancestors: tuple[str, str | None], before: str
+) -> dict[str, str]:
+    """The states, reordered for the new hypotheses; the parent of each is its ancestor at the step's position: the
+    newest one, unless there are positions by row [batch], which come with the ancestors.
 
     `before` are the scores of the old hypotheses.
     """
     if not states:
         return {}
-    parents = onnx.op("Squeeze", onnx.op("Slice", ancestors, [-1], [2**31], [2]), [2])
+    found, positions = ancestors
+    if positions is None:
+        parents = onnx.op("Squeeze", onnx.op("Slice", found, [-1], [2**31], [2]), [2])
+    else:
+        places = onnx.op("Expand", onnx.op("Unsqueeze", positions, [1, 2]), onnx.op("Concat", onnx.op("Shape", before), [1], axis=0))
+        parents = onnx.op("Squeeze", onnx.op("GatherElements", found, places, axis=2), [2])
     rows = rows_of(onnx, parents, onnx.op("Shape", before, start=1, end=2))
     return {name: reorder(onnx, value, rows) for name, value in states.items()}

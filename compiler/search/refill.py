@@ -46,7 +46,7 @@ def refill_types(decoder: Decoder) -> dict[str, Type]:
         **texts,
         READ: Type("int64", (batch, Axis("read"))),
         **{value.name: value.type for value in resident},
-        **{name: _before(type) for name, type in state_types(decoder).items()},
+        **{name: before_type(type) for name, type in state_types(decoder).items()},
     }
 
 
@@ -102,14 +102,16 @@ def emit_refill(
     return tokens, {DONE: text.done, LENGTHS: text.lengths, SCORES_SO_FAR: text.scores, **last.sampling.state}
 
 
-def emit_slots(onnx: OnnxEmitter, decoder: Decoder, slots: str, capacity: str) -> dict[str, str]:
-    """Write the caches for this number of texts of at most this number of positions; return their names.
+def emit_slots(
+    onnx: OnnxEmitter, decoder: Decoder, slots: str, capacity: str, beam: str | None = None
+) -> dict[str, str]:
+    """Write the caches for this number of texts of at most this number of positions, with the beam size as a vector if there is a beam; return their names.
 
     One position more is never written, so that a cache keeps the mark by which kernels know it.
     """
     assert decoder.resident is not None
     sizes = onnx.op("Unsqueeze", slots, [0]), onnx.op("Unsqueeze", onnx.op("Add", capacity, 1), [0])
-    return emit_caches(onnx, decoder.resident, *sizes, [1], named=True)
+    return emit_caches(onnx, decoder.resident, *sizes, [1] if beam is None else beam, named=True)
 
 
 def _read(onnx: OnnxEmitter, reading: Decoder, known: Names) -> tuple[str, Names]:
@@ -130,21 +132,21 @@ def _gathered(onnx: OnnxEmitter, name: str, type: Type, joined: str, room: str) 
     if ROOM in type.names:
         index, vector = type.names.index(ROOM), onnx.op("Unsqueeze", room, [0])
         read = onnx.op("Shape", JOINING, start=1)
-        stayed = _resized(onnx, onnx.op("Slice", stayed, [0], vector, [index]), [0], vector, index)
+        stayed = resized(onnx, onnx.op("Slice", stayed, [0], vector, [index]), [0], vector, index)
         # A window keeps the last positions only.
         before = onnx.op("Sub", read, onnx.op("Shape", joined, start=index, end=index + 1))
-        joined = _resized(onnx, joined, before, vector, index)
+        joined = resized(onnx, joined, before, vector, index)
     return onnx.op("Concat", stayed, joined, axis=0)
 
 
-def _resized(onnx: OnnxEmitter, value: str, before: str | list[int], size: str, index: int) -> str:
+def resized(onnx: OnnxEmitter, value: str, before: str | list[int], size: str, index: int) -> str:
     """Put zeros in front of a value along an axis, and behind it up to a size."""
     has = onnx.op("Shape", value, start=index, end=index + 1)
     after = onnx.op("Sub", size, onnx.op("Add", has, before))
     return onnx.op("Pad", value, onnx.op("Concat", before, after, axis=0), "", [index])
 
 
-def _before(type: Type) -> Type:
+def before_type(type: Type) -> Type:
     """The type of a state of the call before."""
     names = {"batch": "rows_before", ROOM: f"{PAST}_{ROOM}"}
     return Type(type.dtype, tuple(Axis(names.get(axis.name, axis.name), axis.size) for axis in type.axes))

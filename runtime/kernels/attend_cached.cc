@@ -4,6 +4,7 @@
 
 #include "attend_queries.h"
 #include "cache.h"
+#include "positions.h"
 
 namespace xformc {
 namespace {
@@ -54,42 +55,17 @@ struct CacheView {
   }
 };
 
-// The position of each sentence: one for all of them, or one each.
-class Positions {
- public:
-  Positions(Ort::KernelContext& context, size_t index, int64_t batch) {
-    const Ort::ConstValue value = context.GetInput(index);
-    const Shape shape = shape_of(value);
-    data_ = value.GetTensorData<int64_t>();
-    apart_ = shape.empty() || shape == Shape{1} ? 0 : 1;
-    require(apart_ == 0 || shape == Shape{batch}, "there must be one position, or one for each sentence");
-    first_ = last_ = batch == 0 && apart_ == 1 ? 0 : data_[0];
-    for (int64_t i = 0; i < batch * apart_; ++i) {
-      first_ = std::min(first_, data_[i]);
-      last_ = std::max(last_, data_[i]);
-    }
-  }
-
-  int64_t operator[](int64_t sentence) const { return data_[sentence * apart_]; }
-  int64_t first() const { return first_; }
-  int64_t last() const { return last_; }
-
- private:
-  const int64_t* data_;
-  int64_t apart_, first_, last_;
-};
-
 // The rows of a cache that the hypotheses of one sentence see, of `keys` positions the last of which is `position`.
 class Past {
  public:
-  // `ancestors` [hypotheses, furthest], or null if each hypothesis has been in its own beam; `beam` is the cache's.
-  Past(const int64_t* ancestors, int64_t hypotheses, int64_t beam, int64_t position, int64_t furthest, int64_t keys)
+  // `ancestors` [hypotheses, room], or null if each hypothesis has been in its own beam; `beam` is the cache's.
+  Past(const int64_t* ancestors, int64_t hypotheses, int64_t beam, int64_t position, int64_t room, int64_t keys)
       : hypotheses_(hypotheses), keys_(keys), rows_(static_cast<size_t>(hypotheses * keys)) {
     const int64_t oldest = position + 1 - keys;
     for (int64_t hypothesis = 0; hypothesis < hypotheses; ++hypothesis) {
       int64_t* row = &rows_[static_cast<size_t>(hypothesis * keys)];
       for (int64_t i = oldest; i < position; ++i) {
-        *row++ = i * beam + (ancestors == nullptr ? hypothesis : ancestors[hypothesis * furthest + i]);
+        *row++ = i * beam + (ancestors == nullptr ? hypothesis : ancestors[hypothesis * room + i]);
       }
       *row = position * beam + hypothesis;
     }
@@ -162,6 +138,14 @@ struct OverCaches {
 struct AttendCached : OverCaches<AttendCached> {
   using OverCaches::OverCaches;
 
+  // How many ancestors each hypothesis has: those before the furthest position, and any more.
+  static int64_t ancestors_of(const Ort::KernelContext& context, int64_t furthest) {
+    const Ort::ConstValue value = context.GetInput(6);
+    if (static_cast<const OrtValue*>(value) == nullptr) return furthest;
+    const Shape shape = shape_of(value);
+    return shape.empty() ? furthest : std::max(furthest, shape.back());
+  }
+
   template <typename Stored>
   void compute(Ort::KernelContext& context) const {
     const Newest<Stored> newest(context, attributes);
@@ -173,7 +157,7 @@ struct AttendCached : OverCaches<AttendCached> {
     require(hypotheses <= beam, "the cache was made for fewer hypotheses");
     const Positions positions(context, 5, queries.batch);
     newest.check(all, queries.shared, positions, 1);
-    const int64_t furthest = positions.last(), past = times(all, furthest);
+    const int64_t furthest = positions.last(), room = ancestors_of(context, furthest), past = times(all, room);
     const int64_t* ancestors =
         optional_input<int64_t>(context, 6, past, "there must be one ancestor for each position before");
     const int64_t most = window > 0 ? std::min(window, furthest + 1) : furthest + 1;
@@ -188,8 +172,8 @@ struct AttendCached : OverCaches<AttendCached> {
     for_each_head(context, queries, most, [&](int64_t sentence, int64_t first, int64_t last) {
       const int64_t own = sentence * hypotheses, slot = slots[sentence], position = positions[sentence];
       const int64_t count = std::min(most, position + 1);
-      const int64_t* own_ancestors = ancestors == nullptr ? nullptr : ancestors + own * furthest;
-      const Past past(own_ancestors, hypotheses, beam, position, furthest, count);
+      const int64_t* own_ancestors = ancestors == nullptr ? nullptr : ancestors + own * room;
+      const Past past(own_ancestors, hypotheses, beam, position, room, count);
       const Scratch scratch(scratch_size(count));
       keys.write(key.data + own * keys.step(), hypotheses, slot, position, first, last);
       values.write(value.data + own * values.step(), hypotheses, slot, position, first, last);

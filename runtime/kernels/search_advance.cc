@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernel.h"
+#include "positions.h"
 #include "search_ranking.h"
 
 namespace xformc {
@@ -18,22 +18,27 @@ enum StopRule : int64_t { FIRST, BEST, COMPLETE, SHRINK };  // in the order of d
 struct Inputs {
   explicit Inputs(const Ort::KernelContext& context_)
       : context(context_), width(single<int64_t>(context, 0)), end_tokens(ids(1)), ends(count(1)),
-        position(single<int64_t>(context, 3)), done(context.GetInput(4).GetTensorData<bool>()), limit(ids(5)),
-        scores(floats(6)), next_tokens(ids(7)), parents(ids(8)), tokens(ids(9)), ancestors(ids(10)),
+        positions(context, 3, first_axis(context.GetInput(9))), done(context.GetInput(4).GetTensorData<bool>()),
+        limit(ids(5)), scores(floats(6)), next_tokens(ids(7)), parents(ids(8)), tokens(ids(9)), ancestors(ids(10)),
         pool_tokens(ids(11)), pool_lengths(ids(12)), pool_scores(floats(13)), found(ids(14)),
         least(has(15) ? ids(15) : nullptr), sentences(context, 19, first_axis(context.GetInput(9))) {
     const Shape shape = shape_of(context.GetInput(9));
     require(width >= 1, "the beam's width must be at least 1");
-    require(position < LONGEST, "there are too many positions");
+    require(positions.first() >= 0 && positions.last() < LONGEST, "there are too many positions");
     require(shape.size() == 3 && shape[1] <= width, "there are more hypotheses than the beam's width");
     batch = shape[0];
     beam = shape[1];
     length = shape[2];
+    by_row = positions.by_row();
+    require(!by_row || (beam == width && length > positions.last()),
+            "rows at positions of their own have a whole beam");
     for (size_t i : {4, 5, 14}) check(i, {batch});
     if (least != nullptr) check(15, {batch});
     for (size_t i : {6, 7, 8}) check(i, {batch, times(2, width)});
     for (size_t i : {12, 13}) check(i, {batch, width});
-    check(10, {batch, beam, position});
+    past = by_row ? last_axis(context.GetInput(10)) : positions.last();
+    require(past >= positions.last() && past < LONGEST, "there are too few ancestors");
+    check(10, {batch, beam, past});
     check(11, {batch, width, length});
     require(length <= LONGEST, "there are too many tokens");
     length_penalty.read(context, 2, sentences);
@@ -49,6 +54,11 @@ struct Inputs {
     require(!shape.empty(), "there are no sentences");
     return shape[0];
   }
+  static int64_t last_axis(const Ort::ConstValue& value) {
+    const Shape shape = shape_of(value);
+    require(!shape.empty(), "there are no ancestors");
+    return shape.back();
+  }
   bool has(size_t index) const { return context.GetInputCount() > index && context.GetInput(index); }
   const int64_t* ids(size_t index) const { return context.GetInput(index).GetTensorData<int64_t>(); }
   int64_t count(size_t index) const {
@@ -63,7 +73,7 @@ struct Inputs {
   int64_t width;
   const int64_t* end_tokens;
   int64_t ends;  // how many end tokens there are
-  int64_t position;
+  Positions positions;
   const bool* done;
   const int64_t* limit;
   const float* scores;
@@ -74,15 +84,19 @@ struct Inputs {
   Option<float> length_penalty{0}, penalty_offset{5}, patience{1};
   Option<int64_t> stop_rule{FIRST};
   int64_t batch, beam, length;  // `beam` hypotheses of each sentence come in, `width` go out
+  int64_t past;                 // how many ancestors each hypothesis has room for
+  bool by_row;                  // whether each sentence has a position; then those that are done stay as they are
 };
 
 struct Outputs {
-  Outputs(const Ort::KernelContext& context, int64_t batch, int64_t width, int64_t length, int64_t position)
-      : go_on(make<bool>(context, 0, {})), position(make<int64_t>(context, 1, {})),
+  // `positions` is the shape of the positions, `past` the number of ancestors.
+  Outputs(const Ort::KernelContext& context, int64_t batch, int64_t width, int64_t length, const Shape& positions,
+          int64_t past)
+      : go_on(make<bool>(context, 0, {})), positions(make<int64_t>(context, 1, positions)),
         done(make<bool>(context, 2, {batch})), tokens(make<int64_t>(context, 3, {batch, width, length})),
         scores(make<float>(context, 4, {batch, width})), pool_tokens(make<int64_t>(context, 5, {batch, width, length})),
         pool_lengths(make<int64_t>(context, 6, {batch, width})), pool_scores(make<float>(context, 7, {batch, width})),
-        found(make<int64_t>(context, 8, {batch})), ancestors(make<int64_t>(context, 9, {batch, width, position})) {}
+        found(make<int64_t>(context, 8, {batch})), ancestors(make<int64_t>(context, 9, {batch, width, past})) {}
 
   template <typename T>
   static T* make(const Ort::KernelContext& context, size_t index, const Shape& shape) {
@@ -90,7 +104,7 @@ struct Outputs {
   }
 
   bool* go_on;
-  int64_t* position;
+  int64_t* positions;
   bool* done;
   int64_t* tokens;
   float* scores;
@@ -132,25 +146,71 @@ struct Rules {
 class Step {
  public:
   explicit Step(const Ort::KernelContext& context)
-      : in_(context), next_(in_.position + 1), out_(context, in_.batch, in_.width, in_.length + 1, next_) {}
+      : in_(context), past_(in_.by_row ? in_.past : in_.past + 1), length_(make_room()),
+        out_(context, in_.batch, in_.width, length_, in_.by_row ? Shape{in_.batch} : Shape{}, past_) {}
 
   void run() {
     int64_t finished = 0;
     for (int64_t sentence = 0; sentence < in_.batch; ++sentence) {
-      const Rules rules(in_, sentence);
-      const bool last = in_.limit[sentence] <= next_;
-      const int64_t found = std::min(in_.found[sentence], std::numeric_limits<int64_t>::max() - in_.width);
-      const float penalty = rules.divisor(next_);
-      out_.found[sentence] = found + finish(sentence, last, penalty, rules.places(in_.width, in_.found[sentence]));
-      go_on(sentence, rules.places(in_.width, out_.found[sentence]));
-      out_.done[sentence] = in_.done[sentence] || last || is_over(sentence, rules, penalty);
+      if (stays(sentence)) {
+        keep(sentence);
+      } else {
+        advance(sentence);
+      }
       finished += out_.done[sentence];
+      if (in_.by_row) out_.positions[sentence] = in_.positions[sentence] + !out_.done[sentence];
     }
     *out_.go_on = finished * FINISHED_SHARE < in_.batch;
-    *out_.position = next_;
+    if (!in_.by_row) *out_.positions = in_.positions.last() + 1;
   }
 
  private:
+  // Whether a sentence stays as it is.
+  bool stays(int64_t sentence) const { return in_.by_row && in_.done[sentence]; }
+
+  // Returns the number of tokens with the next one of each sentence, and makes room for its ancestor.
+  int64_t make_room() {
+    int64_t length = in_.by_row ? in_.length : in_.length + 1;
+    for (int64_t sentence = 0; sentence < in_.batch; ++sentence) {
+      if (!in_.by_row || stays(sentence)) continue;
+      past_ = std::max(past_, in_.positions[sentence] + 1);
+      length = std::max(length, in_.positions[sentence] + 2);
+    }
+    return length;
+  }
+
+  void advance(int64_t sentence) {
+    const Rules rules(in_, sentence);
+    const int64_t next = in_.positions[sentence] + 1;
+    const bool last = in_.limit[sentence] <= next;
+    const int64_t found = std::min(in_.found[sentence], std::numeric_limits<int64_t>::max() - in_.width);
+    const float penalty = rules.divisor(next);
+    out_.found[sentence] = found + finish(sentence, last, penalty, rules.places(in_.width, in_.found[sentence]));
+    go_on(sentence, rules.places(in_.width, out_.found[sentence]));
+    out_.done[sentence] = in_.done[sentence] || last || is_over(sentence, rules, penalty);
+  }
+
+  // Leaves a sentence as it is, with more room.
+  void keep(int64_t sentence) {
+    out_.found[sentence] = in_.found[sentence];
+    out_.done[sentence] = true;
+    for (int64_t row = sentence * in_.width; row < (sentence + 1) * in_.width; ++row) {
+      out_.scores[row] = in_.scores[row];
+      out_.pool_scores[row] = in_.pool_scores[row];
+      out_.pool_lengths[row] = in_.pool_lengths[row];
+      copy(in_.tokens, row, out_.tokens, row);
+      copy(in_.pool_tokens, row, out_.pool_tokens, row);
+      std::copy_n(in_.ancestors + row * in_.past, in_.past, out_.ancestors + row * past_);
+      std::fill(out_.ancestors + row * past_ + in_.past, out_.ancestors + (row + 1) * past_, 0);
+    }
+  }
+
+  // Copies the tokens of a hypothesis to a row with more room.
+  void copy(const int64_t* from, int64_t row, int64_t* to, int64_t place) const {
+    std::copy_n(from + row * in_.length, in_.length, to + place * length_);
+    std::fill(to + place * length_ + in_.length, to + (place + 1) * length_, 0);
+  }
+
   // Whether the search of a sentence is over before its length limit, from the results of the step.
   bool is_over(int64_t sentence, const Rules& rules, float penalty) const {
     const float best = out_.scores[sentence * in_.width];
@@ -169,7 +229,8 @@ class Step {
   // Moves the candidates among the first `last_place` that end here into the pool, and returns their number.
   int64_t finish(int64_t sentence, bool last, float penalty, int64_t last_place) {
     const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
-    const bool too_short = in_.least != nullptr && next_ < in_.least[sentence];
+    const int64_t next = in_.positions[sentence] + 1;
+    const bool too_short = in_.least != nullptr && next < in_.least[sentence];
     Ranking<int64_t> pool(width);
     int64_t count = 0;
     for (int64_t i = 0; i < width; ++i) pool.offer(in_.pool_scores[first + i], i);
@@ -181,15 +242,13 @@ class Step {
     }
     for (int64_t i = 0; i < width; ++i) {
       const auto [score, chosen] = pool[i];
-      int64_t* tokens = out_.pool_tokens + (first + i) * (in_.length + 1);
       out_.pool_scores[first + i] = score;
       if (chosen < width) {
         out_.pool_lengths[first + i] = in_.pool_lengths[first + chosen];
-        std::copy_n(in_.pool_tokens + (first + chosen) * in_.length, in_.length, tokens);
-        tokens[in_.length] = 0;
+        copy(in_.pool_tokens, first + chosen, out_.pool_tokens, first + i);
       } else {
-        out_.pool_lengths[first + i] = next_;
-        write(sentence, first_candidate + chosen - width, tokens);
+        out_.pool_lengths[first + i] = next;
+        write(sentence, first_candidate + chosen - width, out_.pool_tokens, first + i);
       }
     }
     return count;
@@ -204,23 +263,24 @@ class Step {
     }
     for (int64_t i = 0; i < width; ++i) {
       const auto [score, candidate] = open[i];
-      const int64_t parent = in_.parents[candidate];
-      int64_t* ancestors = out_.ancestors + (first + i) * next_;
+      const int64_t parent = in_.parents[candidate], position = in_.positions[sentence];
+      int64_t* ancestors = out_.ancestors + (first + i) * past_;
       out_.scores[first + i] = i < open_places ? score : NEVER;
-      write(sentence, candidate, out_.tokens + (first + i) * (in_.length + 1));
-      std::copy_n(in_.ancestors + (sentence * in_.beam + parent) * in_.position, in_.position, ancestors);
-      ancestors[in_.position] = parent;
+      write(sentence, candidate, out_.tokens, first + i);
+      std::copy_n(in_.ancestors + (sentence * in_.beam + parent) * in_.past, position, ancestors);
+      ancestors[position] = parent;
+      std::fill(ancestors + position + 1, out_.ancestors + (first + i + 1) * past_, 0);
     }
   }
 
-  void write(int64_t sentence, int64_t candidate, int64_t* tokens) const {
-    const int64_t parent = sentence * in_.beam + in_.parents[candidate];
-    std::copy_n(in_.tokens + parent * in_.length, in_.length, tokens);
-    tokens[in_.length] = in_.next_tokens[candidate];
+  // Writes the tokens of a candidate: those of its parent and its own, which is the last or that after its position.
+  void write(int64_t sentence, int64_t candidate, int64_t* tokens, int64_t row) const {
+    copy(in_.tokens, sentence * in_.beam + in_.parents[candidate], tokens, row);
+    tokens[row * length_ + (in_.by_row ? in_.positions[sentence] + 1 : in_.length)] = in_.next_tokens[candidate];
   }
 
   Inputs in_;
-  int64_t next_;
+  int64_t past_, length_;
   Outputs out_;
 };
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernel.h"
+#include "positions.h"
 
 namespace xformc {
 
@@ -21,7 +21,8 @@ class Edits {
  public:
   // The inputs from `first` on are the tokens of each hypothesis [batch, beam, any], the suppressed tokens [rows, any],
   // padded with -1, the length of n-grams that must not repeat, and the penalties for repetition, presence and frequency,
-  // all [rows], then those of Sentences; none of them is there in older models, or one row of each without its axis.
+  // all [rows], then those of Sentences; none of them is there in older models, or one row of each without its axis. The
+  // input before them is the position of the step: where there is one for each sentence, its tokens end there.
   Edits(const Ort::KernelContext& context, size_t first, int64_t vocabulary, int64_t batch, int64_t beam)
       : vocabulary_(vocabulary), beam_(beam), sentences_(context, first + 6, batch) {
     if (context.GetInputCount() <= first + 5 || !context.GetInput(first + 5)) return;
@@ -29,7 +30,7 @@ class Edits {
     require(shape.size() == 3 && shape[0] == batch && shape[1] == beam, "tokens and scores do not fit");
     require(lists.size() == 1 || lists.size() == 2, "the suppressed tokens are no lists");
     tokens_ = context.GetInput(first).GetTensorData<int64_t>();
-    length_ = shape[2];
+    read_lengths(Positions(context, first - 1, batch), batch, shape[2]);
     suppressed_ = context.GetInput(first + 1).GetTensorData<int64_t>();
     lists_ = lists.size() == 1 ? 1 : lists[0];
     longest_ = lists.back();
@@ -49,20 +50,21 @@ class Edits {
 
   // The edits of a row, by token.
   std::vector<Edit> of(int64_t row) const {
-    const int64_t *text = tokens_ + row * length_, *list = suppressed_ + list_of(row) * longest_;
+    const int64_t length = lengths_[static_cast<size_t>(row / beam_)];
+    const int64_t *text = tokens_ + row * apart_, *list = suppressed_ + list_of(row) * longest_;
     std::vector<Edit> found;
     for (const int64_t* token = list; token != list + longest_; ++token) {
       if (*token != NONE) found.push_back({*token, 0, true});
     }
     const Penalties penalties = penalties_of(row);
     if (penalties.repetition != 1.0f || penalties.presence != 0.0f || penalties.frequency != 0.0f) {
-      for (int64_t i = 0; i < length_; ++i) {
+      for (int64_t i = 0; i < length; ++i) {
         if (is_token(text[i])) found.push_back({text[i], 1, false});
       }
     }
-    const int64_t ngram = std::clamp<int64_t>(ngram_.of(sentences_, row / beam_), 0, length_ + 1), before = ngram - 1;
-    for (int64_t i = 0; ngram > 0 && i + before < length_; ++i) {
-      const bool repeats = std::equal(text + i, text + i + before, text + length_ - before);
+    const int64_t ngram = std::clamp<int64_t>(ngram_.of(sentences_, row / beam_), 0, length + 1), before = ngram - 1;
+    for (int64_t i = 0; ngram > 0 && i + before < length; ++i) {
+      const bool repeats = std::equal(text + i, text + i + before, text + length - before);
       if (repeats && is_token(text[i + before])) found.push_back({text[i + before], 0, true});
     }
     return merged(std::move(found));
@@ -78,6 +80,14 @@ class Edits {
 
  private:
   static constexpr int64_t NONE = -1;  // what pads a list of suppressed tokens
+
+  // The number of tokens of each sentence's hypotheses, of `all` in a row.
+  void read_lengths(const Positions& positions, int64_t batch, int64_t all) {
+    apart_ = all;
+    lengths_.assign(static_cast<size_t>(batch), all);
+    require(!positions.by_row() || (positions.first() >= 0 && positions.last() < all), "tokens end before a position");
+    for (int64_t i = 0; positions.by_row() && i < batch; ++i) lengths_[static_cast<size_t>(i)] = positions[i] + 1;
+  }
 
   struct Penalties {
     float repetition, presence, frequency;
@@ -111,7 +121,8 @@ class Edits {
   int64_t vocabulary_, beam_;
   Sentences sentences_;
   const int64_t *tokens_ = nullptr, *suppressed_ = nullptr;
-  int64_t length_ = 0, lists_ = 1, longest_ = 0;  // `lists_` of at most `longest_` suppressed tokens
+  std::vector<int64_t> lengths_;                 // of each sentence's hypotheses, which are `apart_` apart
+  int64_t apart_ = 0, lists_ = 1, longest_ = 0;  // `lists_` of at most `longest_` suppressed tokens
   Option<int64_t> ngram_{0};
   Option<float> repetition_{1}, presence_{0}, frequency_{0};
   bool any_ = false;

@@ -92,7 +92,8 @@ class Scan {
 class Continuations {
  public:
   // `scores` [batch, beam] is the input 1, the width the input 2. The inputs from `prefix` on are the tokens [batch, any]
-  // that the texts begin with, padded with `pad`, and the position of this step, then those of Edits; they may be absent.
+  // that the texts begin with, padded with `pad`, and the position of this step, one or that of each sentence, then those of
+  // Edits; they may be absent.
   // The outputs are made later, by `make_outputs`.
   Continuations(const Ort::KernelContext& context, int64_t vocabulary, size_t prefix, int64_t pad) : pad_(pad) {
     const auto width = single<int64_t>(context, 2);
@@ -220,12 +221,12 @@ class Continuations {
     const Ort::ConstValue prefix = context.GetInput(input);
     const Shape shape = shape_of(prefix);
     require(shape.size() == 2 && shape[0] == batch, "prefix and scores do not fit");
-    const auto position = single<int64_t>(context, input + 1);
-    require(position >= 0, "the position is below 0");
-    if (position >= shape[1]) return;
+    const Positions positions(context, input + 1, batch);
+    require(positions.first() >= 0, "the position is below 0");
+    if (positions.first() >= shape[1]) return;
     const int64_t* tokens = prefix.GetTensorData<int64_t>();
     for (int64_t i = 0; i < batch; ++i) {
-      const int64_t token = tokens[i * shape[1] + position];
+      const int64_t token = positions[i] < shape[1] ? tokens[i * shape[1] + positions[i]] : pad_;
       require(token == pad_ || (token >= 0 && token < vocabulary), "a token of the prefix is not in the vocabulary");
       forced_.push_back(token);
     }

@@ -25,6 +25,13 @@ from xformc.compiler.search.fixed_search import FixedSearch, emit_whole
 from xformc.compiler.search.kernel_beam import emit_kernel_search
 from xformc.compiler.search.loops import bind_fields
 from xformc.compiler.search.refill import after_types, emit_refill, emit_slots, ragged, refill_types
+from xformc.compiler.search.refill_beam import (
+    emit_join,
+    emit_refilled_search,
+    joined_types,
+    refill_search_types,
+    refilled_search_types,
+)
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.token_scores import Scored, emit_token_scores
 from xformc.compiler.search.token_stream import Streamed, emit_first, emit_next, fixed_types, moving_types
@@ -43,11 +50,13 @@ from xformc.format.interfaces import (
 )
 from xformc.format.manifest import SampleOptions, SearchOptions, numbers
 from xformc.format.names import (
+    ADVANCE,
     ALIGNMENTS,
     CACHES,
     CHECK,
     CONTINUE,
     GO_ON,
+    JOIN,
     MODEL,
     NEXT,
     OF_TEXT,
@@ -88,7 +97,7 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
     if (sampled := run_samples(derived)) is not None:
         models[SAMPLES] = sampling_model(sampled, weights)
     if (rows := run_rows(derived)) is not None:
-        models |= refill_models(program, rows, weights)
+        models |= (refill_models if program.streams else refill_search_models)(program, rows, weights)
     if (aligned := begin_alignments(derived)) is not None:
         models[ALIGNMENTS] = alignments_model(aligned, weights)
     return models
@@ -215,6 +224,35 @@ def refill_models(program: Program, rows: Program, weights: Initializers) -> dic
     inputs = [(name, Type("int64")) for name in (SLOTS, CAPACITY)]
     made = [(value.name, value.type) for value in decoder.resident.caches]
     return {REFILL: refill, CACHES: model(caches, "caches", inputs, made)}
+
+
+def refill_search_models(program: Program, rows: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
+    """The models of a batch of searches whose texts join and leave, by file name: that of the texts that join, that of a
+    call, and the one that makes its caches.
+
+    `program` is that of `search_model`, and `rows` is from `run_rows`.
+    """
+    decoder, join, refill = rows.decoder, _emitter(rows, weights), _emitter(rows, weights)
+    for value in decoder.given:
+        join.bind(value, value.name)
+    options = {**_options(join, program.search, decoder.written), PREFIX: join.default_tokens(PREFIX)}
+    given = SearchInputs(**_alone(options), edits=_EDITS)
+    found, types = emit_join(join, decoder, given, program.longest), joined_types(decoder)
+    outputs = [(join.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in found.items()]
+    inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]
+    models = {JOIN: _needing_defaults(_needing(model(join, "join", inputs, outputs)))}
+    options = _options(refill, program.search, decoder.written)
+    after, types = emit_refilled_search(refill, decoder, replace(given, prefix=""), COUNT), refilled_search_types(decoder)
+    outputs = [(refill.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in after.items()]
+    calls = {COUNT: Type("int64"), **options}
+    models[ADVANCE] = _needing_defaults(_needing(model(refill, "advance", [*refill_search_types(decoder).items(), *calls.items()], outputs)))
+    if decoder.resident is None or not decoder.resident.caches:
+        return models
+    caches, width = _emitter(rows, weights), "beam_size"
+    emit_slots(caches, decoder, SLOTS, CAPACITY, caches.op("Unsqueeze", width, [0]))
+    inputs = [(name, Type("int64")) for name in (SLOTS, CAPACITY, width)]
+    made = [(value.name, value.type) for value in decoder.resident.caches]
+    return {**models, CACHES: model(caches, "caches", inputs, made)}
 
 
 def _needing_defaults(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -65,6 +65,17 @@ JOINING, KEPT, SLOTS = "step/joining", "step/kept", "step/slots"
 """Inputs of the model of a batch that refills: the tokens to read of the texts that join, [joining, length]; the rows
 of the call before that stay, [kept]; and the slot of each row, [batch]."""
 
+LIMIT, LEAST, PREFIX_SO_FAR = "step/limit", "step/least", "step/prefix"
+"""What the rows of a batch of searches that refills have: the most and the least tokens, [batch], and the tokens that
+their texts begin with, padded, with a last column of padding, [batch, prefix]."""
+
+POOL = ("beam/pool_tokens", "beam/pool_lengths", "beam/pool_scores")
+"""The finished hypotheses of such a row, best first: tokens [batch, beam, length] with the begin token, and their number
+and scores [batch, beam]."""
+
+JOINED = "joined/"
+"""What the names of the initial states of texts that join begin with."""
+
 CAPACITY = "capacity"
 """The input of the model that makes caches for the most positions of a text, []."""
 

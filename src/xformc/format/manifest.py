@@ -11,7 +11,7 @@ from typing import Any
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.interfaces import given_inputs
-from xformc.format.names import ALIGNMENTS, CHECK, CONTINUE, PROMPT, REFILL, SAMPLES, SCORES
+from xformc.format.names import ADVANCE, ALIGNMENTS, CHECK, CONTINUE, JOIN, PROMPT, REFILL, SAMPLES, SCORES
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.results import Result
@@ -181,8 +181,8 @@ class Manifest:
 
     @property
     def refills(self) -> bool:
-        """Whether the engine samples batches whose texts join and leave."""
-        return REFILL in self.files
+        """Whether the engine has batches whose texts join and leave."""
+        return REFILL in self.files or self.files.keys() >= {JOIN, ADVANCE}
 
     @property
     def labels_words(self) -> bool:

@@ -23,6 +23,10 @@ CHECK = "check.onnx"
 REFILL, CACHES = "refill.onnx", "caches.onnx"
 """The model of a batch whose texts join and leave, and, with kernels, the one that makes its caches."""
 
+JOIN, ADVANCE = "join.onnx", "advance.onnx"
+"""The models of a batch of searches whose texts join and leave: the one that reads the sources of those that join, and
+the one that searches on."""
+
 PREPARE, STEP = "prepare.onnx", "step.onnx"
 """The two models of a search that the runtime drives step by step."""
 
