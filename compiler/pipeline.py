@@ -134,9 +134,9 @@ def run_samples(program: Program) -> Program | None:
 def run_rows(program: Program) -> Program | None:
     """The program of a batch whose rows are at positions of their own, from that of an engine.
 
-    None if the engine has no such batches: a state would be one of all rows, or would grow with the furthest row, or
-    the sources of a search would have to be of one length. Without kernels the caches are fixed, but the step of several
-    tokens has those that grow; searches have such batches with kernels only.
+    None if the engine has no such batches: a state would be one of all rows, or would grow with the furthest row,
+    or the sources of a search would have to be of one length. Without kernels the caches are fixed, but the step of
+    several tokens has those that grow; searches have such batches with kernels only.
     """
     if program.refills_searches:
         return _run_search_rows(program)

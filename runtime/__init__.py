@@ -19,6 +19,7 @@ from xformc.runtime.sampling import SampleArguments
 from xformc.runtime.search import SearchResult
 from xformc.runtime.server import Reply, Server
 from xformc.runtime.translate import Hypothesis
+from xformc.runtime.translation_server import TranslationReply, TranslationServer
 
 __all__ = [
     "Alignment",
@@ -34,6 +35,8 @@ __all__ = [
     "SearchOptions",
     "SearchResult",
     "Server",
+    "TranslationReply",
+    "TranslationServer",
     "load",
     "minimum_bayes_risk",
     "read_manifest",

@@ -8,16 +8,16 @@ from xformc.format.reader import read_manifest
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.kinds.kind import check_kinds
 from xformc.runtime.library import check_operators
-from xformc.runtime.methods.generating import Generating
 from xformc.runtime.methods.predicting import Predicting
 from xformc.runtime.methods.scoring import Scoring
+from xformc.runtime.methods.serving import Serving
 from xformc.runtime.methods.transcribing import Transcribing
 from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import Batching
 from xformc.runtime.tokenizer import load_tokenizer
 
 
-class Engine(Scoring, Transcribing, Generating, Predicting):
+class Engine(Scoring, Transcribing, Serving, Predicting):
     """A loaded engine, made by `load`. It keeps no state between calls and may be shared between threads.
 
     Its task decides what it can do: `translate` for translation, `generate` for language_model, `predict` for tagging

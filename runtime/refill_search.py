@@ -223,7 +223,10 @@ class _Slots:
 def _grown(before: Array | None, slots: int, value: Array) -> Array:
     """An array with room for a value [texts, ..] in each slot, and a quarter more, with what was there before."""
     old = (0,) * (value.ndim - 1) if before is None else before.shape[1:]
-    sizes = (has if has >= new else new + new // 4 * (before is not None) for has, new in zip(old, value.shape[1:], strict=True))
+    sizes = (
+        has if has >= new else new + new // 4 * (before is not None)
+        for has, new in zip(old, value.shape[1:], strict=True)
+    )
     array = np.zeros((slots, *sizes), value.dtype)
     if before is not None:
         array[tuple(map(slice, before.shape))] = before

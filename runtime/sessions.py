@@ -37,7 +37,20 @@ from xformc.format.interfaces import (
     interface_of_scores,
     interface_of_text,
 )
-from xformc.format.names import ADVANCE, ALIGNMENTS, CACHES, CHECK, CONTINUE, JOIN, NEXT, OF_TEXT, PROMPT, REFILL, SAMPLES, SCORES
+from xformc.format.names import (
+    ADVANCE,
+    ALIGNMENTS,
+    CACHES,
+    CHECK,
+    CONTINUE,
+    JOIN,
+    NEXT,
+    OF_TEXT,
+    PROMPT,
+    REFILL,
+    SAMPLES,
+    SCORES,
+)
 from xformc.format.plans import Plan
 from xformc.format.results import Result
 from xformc.format.results import of_text as later

@@ -58,7 +58,7 @@ class StatefulModel:
 
 
 def _empty(type: str, shape: Sequence[int | str], sizes: Mapping[str, int]) -> NDArray[Any]:
-    """An array of this type of ONNX Runtime, with no elements along axes without a size of their own, or one by name."""
+    """An array of this type of ONNX Runtime, with no elements along axes that have no size, and none by their name."""
     return np.zeros([size if isinstance(size, int) else sizes.get(size, 0) for size in shape], _DTYPES[type])
 
 

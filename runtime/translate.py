@@ -116,7 +116,7 @@ def write_rows(
             found = search_rows(session, some, manifest, options)
         for row, index in enumerate(filled):
             heads = values_of(beside, found.others, row, row_lengths(given, rows[index]), tokenizer)
-            results[index] = _hypotheses(tokenizer, written, found, row, heads)
+            results[index] = hypotheses_of(tokenizer, written, found, row, heads)
         if session.of_text is not None:
             texts = [[one.tokens for one in results[index]] for index in filled]
             told = text_rows(written, session.vocabularies.written, some, texts)
@@ -124,6 +124,21 @@ def write_rows(
             for index in filled:
                 results[index] = [replace(one, results={**one.results, **next(values)}) for one in results[index]]
     return results
+
+
+def hypotheses_of(
+    tokenizer: Tokenizer | None, written: str, found: SearchResult, row: int, heads: Mapping[str, Any]
+) -> list[Hypothesis]:
+    """Return the hypotheses of a row, best first, with the other results of the row."""
+    hypotheses: list[Hypothesis] = []
+    for rank, score in enumerate(found.scores[row]):
+        if score == -np.inf and hypotheses:
+            break
+        ids, text = found.text(row, rank), ""
+        if tokenizer is not None and written in tokenizer.vocabularies:
+            text = tokenizer.decode(written, ids)
+        hypotheses.append(Hypothesis(text, float(score), ids, heads))
+    return hypotheses
 
 
 def fields_of_text(
@@ -208,17 +223,3 @@ def _other_outputs(engine: Writer, feeds: Mapping[str, NDArray[Any]]) -> dict[st
     others = beside_text(engine.results)
     names = [name for result in others.values() for name in result.outputs]
     return dict(zip(names, expected_outputs(others, feeds) if feeds else (), strict=True))
-
-
-def _hypotheses(
-    tokenizer: Tokenizer | None, written: str, found: SearchResult, row: int, heads: Mapping[str, Any]
-) -> list[Hypothesis]:
-    hypotheses: list[Hypothesis] = []
-    for rank, score in enumerate(found.scores[row]):
-        if score == -np.inf and hypotheses:
-            break
-        ids, text = found.text(row, rank), ""
-        if tokenizer is not None and written in tokenizer.vocabularies:
-            text = tokenizer.decode(written, ids)
-        hypotheses.append(Hypothesis(text, float(score), ids, heads))
-    return hypotheses

@@ -19,8 +19,10 @@ from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import SearchOptions
+from xformc.format.names import ADVANCE
 from xformc.format.tokens import SpecialTokens
 from xformc.runtime.each import own_values
+from xformc.runtime.refill_search import RefillingSearch, search_of
 from xformc.runtime.rows import Row, random_ids
 from xformc.runtime.search import SearchResult
 from xformc.runtime.session import Session
@@ -57,6 +59,9 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
     yield _search(subject, "beam", [expected, ending])
     progress("certify: batch")
     yield _batch(subject, expected)
+    if subject.program.refills_searches and subject.session.beside(ADVANCE):
+        progress("certify: refill")
+        yield _refill(subject, expected)
     if subject.program.controls:
         progress("certify: controls")
         yield _controls(subject, expected, ending)
@@ -171,6 +176,26 @@ def _batch(subject: Subject, expected: _Expected) -> Stage:
         other = count - 1 - row
         differences.append(_between(together, other, backwards, row, expected.found[other].margin))
     return Stage("batch", "the same sentences alone and among other neighbours", max(differences), BATCH_BOUND)
+
+
+def _refill(subject: Subject, expected: _Expected) -> Stage:
+    """The same sentences, and each once more, in a batch of fewer slots, with three tokens in each call."""
+    program, sources, slots = subject.program, expected.sources, max(1, len(expected.sources) - 2)
+    pieces = program.inputs[str(program.written)].pieces
+    batch = RefillingSearch(subject.session, expected.options, slots=slots, vocabulary=pieces, at_once=3)
+    texts = [search_of(row, expected.options, program.longest) for row in (*sources, *sources)]
+    batch.reserve(max(text.needs for text in texts))
+    waiting = list(texts)
+    while waiting or batch.texts:
+        count = batch.fitting(waiting)
+        batch.advance(waiting[:count])
+        del waiting[:count]
+    together, worst = subject.search_rows(sources, expected.options), 0.0
+    for index, text in enumerate(texts):
+        row = index % len(sources)
+        assert text.found is not None, "a text has not ended"
+        worst = max(worst, _between(together, row, text.found, 0, expected.found[row].margin))
+    return Stage("refill", "the same sentences in a batch that they join and leave", worst, BATCH_BOUND)
 
 
 def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:

@@ -53,10 +53,14 @@ def grows(decoder: Decoder) -> bool:
 def slots_hide(decoder: Decoder) -> bool:
     """Whether texts in slots may have sources of different lengths: what a lowered decoder keeps of their positions is
     read by attention alone, behind a mask."""
-    attends = [node for node in decoder.step.nodes if isinstance(node.op, Attend) and node.op.slotted and node.op.masked]
+    attends = [
+        node for node in decoder.step.nodes if isinstance(node.op, Attend) and node.op.slotted and node.op.masked
+    ]
     masked = {value.name for node in attends for value in node.inputs[1:4]}
     open_axes = (axis for value in decoder.constants if value.name not in masked for axis in value.type.axes)
-    return decoder.positions is None and all(axis.size is not None or axis.name in ("batch", SLOTS) for axis in open_axes)
+    return decoder.positions is None and all(
+        axis.size is not None or axis.name in ("batch", SLOTS) for axis in open_axes
+    )
 
 
 def _furthest(builder: GraphBuilder, time: str, node: Node) -> Value:

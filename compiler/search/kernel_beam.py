@@ -99,9 +99,7 @@ def emit_advance(
     return go_on, Decoding(position, done, beam, {ANCESTORS.name: ancestors})
 
 
-def emit_moved(
-    onnx: OnnxEmitter, states: Names, ancestors: tuple[str, str | None], before: str
-) -> dict[str, str]:
+def emit_moved(onnx: OnnxEmitter, states: Names, ancestors: tuple[str, str | None], before: str) -> dict[str, str]:
     """The states, reordered for the new hypotheses; the parent of each is its ancestor at the step's position: the
     newest one, unless there are positions by row [batch], which come with the ancestors.
 
@@ -113,7 +111,9 @@ def emit_moved(
     if positions is None:
         parents = onnx.op("Squeeze", onnx.op("Slice", found, [-1], [2**31], [2]), [2])
     else:
-        places = onnx.op("Expand", onnx.op("Unsqueeze", positions, [1, 2]), onnx.op("Concat", onnx.op("Shape", before), [1], axis=0))
+        places = onnx.op(
+            "Expand", onnx.op("Unsqueeze", positions, [1, 2]), onnx.op("Concat", onnx.op("Shape", before), [1], axis=0)
+        )
         parents = onnx.op("Squeeze", onnx.op("GatherElements", found, places, axis=2), [2])
     rows = rows_of(onnx, parents, onnx.op("Shape", before, start=1, end=2))
     return {name: reorder(onnx, value, rows) for name, value in states.items()}

@@ -105,7 +105,9 @@ def emit_refill(
 def emit_slots(
     onnx: OnnxEmitter, decoder: Decoder, slots: str, capacity: str, beam: str | None = None
 ) -> dict[str, str]:
-    """Write the caches for this number of texts of at most this number of positions, with the beam size as a vector if there is a beam; return their names.
+    """Write the caches for this number of texts of at most this number of positions; return their names.
+
+    `beam`: the beam size as a vector, if there is a beam.
 
     One position more is never written, so that a cache keeps the mark by which kernels know it.
     """

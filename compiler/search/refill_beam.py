@@ -18,10 +18,18 @@ from xformc.compiler.search.candidates import BeamOptions, Rules
 from xformc.compiler.search.carried import Flags, Integers
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
 from xformc.compiler.search.kernel_beam import emit_advance, emit_candidates, emit_moved
-from xformc.compiler.search.loops import Collected, Names, Record, bind_fields, emit_loop, fields_of, names_of, record_of
+from xformc.compiler.search.loops import (
+    Collected,
+    Names,
+    Record,
+    bind_fields,
+    emit_loop,
+    fields_of,
+    names_of,
+    record_of,
+)
 from xformc.compiler.search.refill import before_type, resized
 from xformc.format.interfaces import AT, DONE, JOINED, KEPT, LEAST, LIMIT, PREFIX_SO_FAR, SLOTS
-from xformc.format.names import NEXT
 
 _BATCH = Axis("batch")
 _INTEGERS, _TOKENS = Type("int64", (_BATCH,)), Type("int64", (_BATCH, Axis("prefix")))
@@ -69,7 +77,9 @@ def refill_search_types(decoder: Decoder) -> dict[str, Type]:
     rows = {AT: _INTEGERS, LIMIT: _INTEGERS, LEAST: _INTEGERS, PREFIX_SO_FAR: _TOKENS, SLOTS: _INTEGERS}
     caches = () if decoder.resident is None else decoder.resident.caches
     joining = Axis("joining")
-    initial = {JOINED + value.name: Type(value.type.dtype, (joining, *value.type.axes[1:])) for value in decoder.initial}
+    initial = {
+        JOINED + value.name: Type(value.type.dtype, (joining, *value.type.axes[1:])) for value in decoder.initial
+    }
     return {
         KEPT: Type("int64", (Axis("kept"),)),
         **rows,
@@ -120,7 +130,12 @@ def emit_refilled_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInpu
     keeps = frozenset({"batch", "beam", *(axis for type in slot_types(decoder).values() for axis in type.names)})
     carried = fields_of(_Refilled, state={ANCESTORS.name: ANCESTORS.type, **kept_states})
     last, _ = emit_loop(onnx, count, carried, entering, body, keeps)
-    return {AT: last.at, DONE: last.done, **{_input(name): value for name, value in names_of(last.beam).items()}, **last.state}
+    return {
+        AT: last.at,
+        DONE: last.done,
+        **{_input(name): value for name, value in names_of(last.beam).items()},
+        **last.state,
+    }
 
 
 def _carried_types(decoder: Decoder) -> dict[str, Type]:

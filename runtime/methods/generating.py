@@ -7,6 +7,7 @@ from typing import Any, TypeVar, Unpack, cast
 
 from xformc.errors import UserError
 from xformc.format.manifest import SampleOptions
+from xformc.runtime.batch_server import AT_ONCE, require_refills
 from xformc.runtime.constrain import Allowed, Constraint, Spelled, constrain_by, constrain_by_grammar
 from xformc.runtime.draft import Speculation, speculation
 from xformc.runtime.each import values_of
@@ -20,10 +21,10 @@ from xformc.runtime.generate import (
     prompts_with_own,
 )
 from xformc.runtime.job import Job
-from xformc.runtime.methods.loaded import Loaded, with_own
+from xformc.runtime.methods.loaded import Loaded, refuse_idle, with_own
 from xformc.runtime.sampling import PromptArguments, SampleArguments, resolve_sample_options
 from xformc.runtime.score import with_added_scores
-from xformc.runtime.server import AT_ONCE, SLOTS, Server, require_refills
+from xformc.runtime.server import Server
 from xformc.runtime.steer import PLAIN, Steering, continue_each
 from xformc.runtime.stops import checked_stops
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
@@ -159,32 +160,11 @@ class Generating(Loaded):
         calls = self._token_calls(steering, resolve_sample_options(self.manifest, options, self._pieces()))
         return open_stream(self.manifest, calls(self.session, encoded, tokens_at_once))
 
-    def serve(
-        self,
-        *,
-        slots: int = SLOTS,
-        tokens_at_once: int = AT_ONCE,
-        max_batch_tokens: int = MAX_BATCH_TOKENS,
-        truncate: bool = False,
-        **options: Unpack[SampleArguments],
+    def _continuations(
+        self, slots: int, at_once: int, batching: Batching, truncate: bool, options: SampleArguments
     ) -> Server:
-        """Open a server of continuations: texts of any number of callers share one batch, which each joins when there
-        is room and leaves when it has ended.
-
-        with engine.serve(slots=8, temperature=0.7) as server:
-            replies = [server.submit(prompt, seed=seed) for seed, prompt in enumerate(prompts)]
-            print(replies[0].result().text)
-
-        A continuation is that of `generate` with this prompt and seed, whatever else is in the batch.
-
-        slots: texts that are sampled at the same time. More are faster together, and each of them slower.
-        tokens_at_once: tokens that one call of the model samples of each text; texts join and leave between calls.
-
-        The other arguments are those of `generate`, and hold for all texts.
-
-        Raises: UserError as `generate`, and for an engine without batches that refill.
-        """
-        job = self._generation(Batching(None, max_batch_tokens), 0, truncate, options, token_scores=False)
+        """Open a server of continuations: see `serve`."""
+        job = self._generation(batching, 0, truncate, options, token_scores=False)
         resolved = resolve_sample_options(self.manifest, options, self._pieces())
         decode = partial(self.tokenizer_of(self.manifest.written).decode, self.manifest.written)
 
@@ -192,7 +172,7 @@ class Generating(Loaded):
             (encoded,) = job.encoded([prompt])
             return replace(encoded, seed=check_seed(seed))
 
-        return Server(self.session, self.manifest, resolved, encode, decode, slots=slots, at_once=tokens_at_once)
+        return Server(self.session, self.manifest, resolved, encode, decode, slots=slots, at_once=at_once)
 
     def _generation(
         self,
@@ -283,14 +263,14 @@ class Generating(Loaded):
         idle: Mapping[str, object],
     ) -> Generator[Continuation]:
         """Yield the continuations by a server. Raises: UserError at once for arguments that it has not, `idle`."""
-        for name, value in idle.items():
-            if value is not None:
-                raise UserError(f"{name} has no effect with slots", hint=f"leave out {name}, or slots")
+        refuse_idle(idle)
         require_refills(self.manifest, slots)
 
         def run() -> Generator[Continuation]:
-            with self.serve(slots=slots, max_batch_tokens=batching.max_batch_tokens, **options) as server:
-                yield from server.in_order(prompts, batching.window)
+            with self._continuations(
+                slots, AT_ONCE, Batching(None, batching.max_batch_tokens), False, options
+            ) as server:
+                yield from server.in_order(map(server.submit_prompt, prompts), batching.window)
 
         return run()
 

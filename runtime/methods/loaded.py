@@ -174,6 +174,13 @@ def check_method(manifest: Manifest, called: str, method: str) -> None:
         )
 
 
+def refuse_idle(idle: Mapping[str, object]) -> None:
+    """Raises: UserError for an argument of a call that batches which refill do not have."""
+    for name, value in idle.items():
+        if value is not None:
+            raise UserError(f"{name} has no effect with slots", hint=f"leave out {name}, or slots")
+
+
 def with_own(
     items: Iterable[Any], options: Mapping[str, Any], each: Iterable[Mapping[str, Any]] | None
 ) -> tuple[Any, Any]:

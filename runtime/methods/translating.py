@@ -1,9 +1,9 @@
 """Translations: texts in one language, searched in another."""
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar, Unpack
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.runtime.align import aligning, alignments, pairs_to_align
 from xformc.runtime.alignment import Alignment
+from xformc.runtime.batch_server import AT_ONCE, require_refills
+from xformc.runtime.each import asked
 from xformc.runtime.job import Job
-from xformc.runtime.methods.loaded import Loaded, with_own
+from xformc.runtime.methods.loaded import Loaded, refuse_idle, with_own
 from xformc.runtime.options import SearchArguments, TranslationArguments, resolve_options
-from xformc.runtime.prefix import Prefix
+from xformc.runtime.prefix import Prefix, begin_with
 from xformc.runtime.rows import Row
 from xformc.runtime.samples import checked_samples, samples_of, search_alone
 from xformc.runtime.score import with_token_scores
@@ -22,6 +24,7 @@ from xformc.runtime.search import SearchResult, check_source, search
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.texts import encode_line, whole_limit
 from xformc.runtime.translate import Hypothesis
+from xformc.runtime.translation_server import TranslationServer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -43,6 +46,7 @@ class Translating(Loaded):
         samples: int | None = None,
         seed: int = 0,
         each: Iterable[TranslationArguments] | None = None,
+        slots: int | None = None,
         **options: Unpack[TranslationArguments],
     ) -> list[list[Hypothesis]]:
         """Translate texts.
@@ -63,6 +67,8 @@ class Translating(Loaded):
             scores are log probabilities of what follows the prefix.
         seed: the random seed of the first sample of the first text; each further sample has the next one.
         each: options of each text, which win over the other ones; all but beam_size and n_best.
+        slots: search for this many texts together, each of which makes room for the next one when it has ended
+            (`serve`). None: batches whose texts begin together.
         options: see `SearchArguments`; of samples temperature, top_k and top_p, as in `SampleArguments`, the limits of
             lengths, and what edits scores.
 
@@ -72,6 +78,10 @@ class Translating(Loaded):
         count = checked_samples(samples, shared, seed)
         first = None if count is None else seed
         job = self._translation(batching, truncate, shared, first, token_scores=token_scores, alignment=alignment)
+        if slots is not None:
+            job.require_several("translate", texts)
+            rows, idle = list(self._encoded(job, items, prefixes)), _idle(workers, samples, token_scores, alignment)
+            return list(self._refilled_rows(rows, batching, slots, shared, idle))
         return self._all(job, "translate", items, prefixes, batching, samples=count)
 
     def translate_stream(  # noqa: PLR0913 (each is an option)
@@ -88,6 +98,7 @@ class Translating(Loaded):
         samples: int | None = None,
         seed: int = 0,
         each: Iterable[TranslationArguments] | None = None,
+        slots: int | None = None,
         **options: Unpack[TranslationArguments],
     ) -> Generator[list[Hypothesis]]:
         """Translate any number of texts in constant memory, and yield the results in order.
@@ -102,6 +113,9 @@ class Translating(Loaded):
         count = checked_samples(samples, shared, seed)
         first = None if count is None else seed
         job = self._translation(batching, truncate, shared, first, token_scores=token_scores, alignment=alignment)
+        if slots is not None:
+            rows, idle = self._encoded(job, items, prefixes), _idle(workers, samples, token_scores, alignment)
+            return self._refilled_rows(rows, batching, slots, shared, idle)
         return self._stream(job, items, prefixes, batching, samples=count)
 
     def search(
@@ -186,7 +200,56 @@ class Translating(Loaded):
             job = replace(job, run=with_token_scores(job.run, self._with_scores())) if token_scores else job
         return aligning(job, self.manifest, tokenizer) if alignment else job
 
+    def _translations(
+        self, slots: int, at_once: int, batching: Batching, truncate: bool, options: SearchArguments
+    ) -> TranslationServer:
+        """Open a server of translations: see `serve`."""
+        resolved = resolve_options(self.manifest, options, self._pieces())
+        job = self._translation(batching, truncate, options)
+
+        def encode(text: str, prefix: Prefix | None, own: SearchArguments) -> Row:
+            (item,) = asked([text], {}, [own]) if own else [text]
+            (row,) = self._encoded(job, [item], None if prefix is None else [prefix])
+            return row
+
+        sizes = {"slots": slots, "at_once": at_once}
+        return TranslationServer(self.session, self.manifest, resolved, encode, self.tokenizer, **sizes)
+
+    def _encoded(
+        self, job: Job[Any, Row, Result], items: Iterable[Any], prefixes: str | Iterable[Prefix] | None
+    ) -> Iterator[Row]:
+        """Yield the rows of items, whose texts begin with these prefixes."""
+        if prefixes is None:
+            return job.encoded(items)
+        begun, pairs = begin_with(job, items, prefixes, manifest=self.manifest, tokenizer=self.tokenizer)
+        return begun.encoded(pairs)
+
+    def _refilled_rows(
+        self,
+        rows: Iterable[Row],
+        batching: Batching,
+        slots: int,
+        options: TranslationArguments,
+        idle: Mapping[str, object],
+    ) -> Generator[list[Hypothesis]]:
+        """Yield the hypotheses by a server. Raises: UserError at once for arguments that it has not, `idle`."""
+        refuse_idle(idle)
+        require_refills(self.manifest, slots)
+        plain = Batching(None, batching.max_batch_tokens)
+
+        def run() -> Generator[list[Hypothesis]]:
+            with self._translations(slots, AT_ONCE, plain, False, search_alone(options)) as server:
+                yield from server.in_order(map(server.submit_row, rows), batching.window)
+
+        return run()
+
     def _aligning(self, batching: Batching, truncate: bool) -> Job[tuple[str, str], Row, Alignment]:
         self._check_method("align", "translate")
         tokenizer = self._tokenizer(self.manifest.inputs)
         return alignments(self.manifest, tokenizer, batching.max_batch_tokens, truncate=truncate)
+
+
+def _idle(workers: int | None, samples: int | None, token_scores: bool, alignment: bool) -> dict[str, object]:
+    """The arguments that batches which refill do not have, None where they are not given."""
+    given = {"token_scores": token_scores or None, "alignment": alignment or None}
+    return {"workers": workers, "samples": samples, **given}

@@ -227,8 +227,8 @@ def refill_models(program: Program, rows: Program, weights: Initializers) -> dic
 
 
 def refill_search_models(program: Program, rows: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
-    """The models of a batch of searches whose texts join and leave, by file name: that of the texts that join, that of a
-    call, and the one that makes its caches.
+    """The models of a batch of searches whose texts join and leave, by file name: that of the texts that join, that of
+    a call, and the one that makes its caches.
 
     `program` is that of `search_model`, and `rows` is from `run_rows`.
     """
@@ -242,10 +242,15 @@ def refill_search_models(program: Program, rows: Program, weights: Initializers)
     inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]
     models = {JOIN: _needing_defaults(_needing(model(join, "join", inputs, outputs)))}
     options = _options(refill, program.search, decoder.written)
-    after, types = emit_refilled_search(refill, decoder, replace(given, prefix=""), COUNT), refilled_search_types(decoder)
+    after, types = (
+        emit_refilled_search(refill, decoder, replace(given, prefix=""), COUNT),
+        refilled_search_types(decoder),
+    )
     outputs = [(refill.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in after.items()]
     calls = {COUNT: Type("int64"), **options}
-    models[ADVANCE] = _needing_defaults(_needing(model(refill, "advance", [*refill_search_types(decoder).items(), *calls.items()], outputs)))
+    models[ADVANCE] = _needing_defaults(
+        _needing(model(refill, "advance", [*refill_search_types(decoder).items(), *calls.items()], outputs))
+    )
     if decoder.resident is None or not decoder.resident.caches:
         return models
     caches, width = _emitter(rows, weights), "beam_size"

@@ -108,7 +108,7 @@ Window = Annotated[
 Slots = Annotated[
     int | None,
     Option(
-        help="Sample this many texts together, each of which makes room for the next one when it has ended.",
+        help="Write this many texts together, each of which makes room for the next one when it has ended.",
         show_default=False,
         metavar="N",
     ),

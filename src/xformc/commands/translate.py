@@ -28,6 +28,7 @@ from xformc.commands.options import (
     PresetName,
     RepetitionPenalty,
     Seed,
+    Slots,
     StopRuleName,
     SuppressTokens,
     Temperature,
@@ -43,6 +44,7 @@ from xformc.commands.options import (
 )
 from xformc.commands.text_lines import choose_pace, given_prefixes, input_lines, one_line, write_results
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
+from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
 from xformc.format.reader import read_manifest
 from xformc.runtime.choose import OWN
@@ -98,6 +100,7 @@ def translate(
     as_json: JsonLines = False,
     json_input: JsonInput = False,
     truncate: Truncate = False,
+    slots: Slots = None,
     window: Window = None,
     workers: Workers = None,
     max_batch_tokens: Annotated[int, Option(help=BATCH_HELP, metavar="N")] = MAX_BATCH_TOKENS,
@@ -117,6 +120,9 @@ def translate(
 
     With --n-best above 1, lines have Moses' format: `0 ||| text ||| logprob= -2.31 length= 7 ||| -1.51`, with lines
     counted from 0 and the score last. With --json: {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}.
+
+    With --slots, texts of different lengths do not wait for each other: the next one joins when a text has ended. It
+    needs an engine of target native.
 
     With --json-input, a line is {"text": "...", "min_length": 5}, with any options but beam_size and n_best.
 
@@ -156,6 +162,8 @@ def translate(
     require_json(token_scores, as_json)
     require_json_output(json_input, as_json, rerank=rerank, mbr=mbr)
     check_attention(attention, as_json)
+    if slots is not None and workers is not None:
+        raise UserError("--slots has no effect with --workers", hint="leave one of them out")
     aligned = align or attention
     choice = Choice(rerank, rerank_weight, mbr, samples)
     if samples is None:
@@ -165,7 +173,7 @@ def translate(
         count = choice.pool(manifest, manifest.search)
         shown = replace(manifest.search, length_penalty=0.0, n_best=count if n_best is None else n_best)
         options["n_best"] = None if choice.chooses else n_best
-    pace = choose_pace(source, window, workers, threads)
+    pace = choose_pace(source, window, 1 if slots is not None else workers, threads)
     batching: Any = {"window": pace.window, "max_batch_tokens": max_batch_tokens, "truncate": truncate}
     begun = given_prefixes(prefix, prefixes)
     opened = partial(load, threads=threads, workers=pace.workers, device=device)
@@ -179,6 +187,7 @@ def translate(
             samples=samples,
             seed=seed,
             **batching,
+            slots=slots,
             **options,
         )
         given: Any = (

@@ -70,8 +70,8 @@ LIMIT, LEAST, PREFIX_SO_FAR = "step/limit", "step/least", "step/prefix"
 their texts begin with, padded, with a last column of padding, [batch, prefix]."""
 
 POOL = ("beam/pool_tokens", "beam/pool_lengths", "beam/pool_scores")
-"""The finished hypotheses of such a row, best first: tokens [batch, beam, length] with the begin token, and their number
-and scores [batch, beam]."""
+"""The finished hypotheses of such a row, best first: tokens [batch, beam, length] with the begin token, their number
+and their scores, [batch, beam]."""
 
 JOINED = "joined/"
 """What the names of the initial states of texts that join begin with."""

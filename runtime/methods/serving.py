@@ -1,0 +1,70 @@
+"""Servers: the texts of any number of callers share one batch."""
+
+from typing import Unpack, cast, overload
+
+from xformc.runtime.batch_server import AT_ONCE, SLOTS
+from xformc.runtime.methods.generating import Generating
+from xformc.runtime.methods.translating import Translating
+from xformc.runtime.options import SearchArguments
+from xformc.runtime.sampling import SampleArguments, WritingArguments
+from xformc.runtime.server import Server
+from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
+from xformc.runtime.translation_server import TranslationServer
+
+
+class Serving(Generating, Translating):
+    """Methods of engines whose batches refill."""
+
+    @overload
+    def serve(  # pyright: ignore[reportOverlappingOverload]  # a call without options is that of a language model
+        self,
+        *,
+        slots: int = SLOTS,
+        tokens_at_once: int = AT_ONCE,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        **options: Unpack[SampleArguments],
+    ) -> Server: ...
+
+    @overload
+    def serve(
+        self,
+        *,
+        slots: int = SLOTS,
+        tokens_at_once: int = AT_ONCE,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        **options: Unpack[SearchArguments],
+    ) -> TranslationServer: ...
+
+    def serve(
+        self,
+        *,
+        slots: int = SLOTS,
+        tokens_at_once: int = AT_ONCE,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        truncate: bool = False,
+        **options: Unpack[WritingArguments],
+    ) -> Server | TranslationServer:
+        """Open a server of continuations or translations: texts of any number of callers share one batch, which each
+        joins when there is room and leaves when it has ended.
+
+        with engine.serve(slots=8, temperature=0.7) as server:
+            replies = [server.submit(prompt, seed=seed) for seed, prompt in enumerate(prompts)]
+            print(replies[0].result().text)
+
+        A continuation is that of `generate` with this prompt and seed, and a translation that of `translate`, whatever
+        else is in the batch.
+
+        slots: texts that are written at the same time. More are faster together, and each of them slower.
+        tokens_at_once: tokens that one call of the model writes of each text; texts join and leave between calls.
+
+        The other arguments are those of `generate` or `translate`, and hold for all texts. Type checkers take a call
+        without options of a search as one of a language model.
+
+        Raises: UserError as these, and for an engine without batches that refill.
+        """
+        batching = Batching(None, max_batch_tokens)
+        if self.manifest.task == "translation":
+            return self._translations(slots, tokens_at_once, batching, truncate, cast(SearchArguments, options))
+        return self._continuations(slots, tokens_at_once, batching, truncate, cast(SampleArguments, options))

@@ -1,0 +1,92 @@
+"""A server of translations: texts of any callers share one batch of beam searches, which each joins and leaves."""
+
+from collections.abc import Callable
+from typing import Unpack
+
+from xformc.format.manifest import Manifest, SearchOptions
+from xformc.runtime.batch_server import AT_ONCE, SLOTS, Awaited, BatchServer, require_refills
+from xformc.runtime.options import SearchArguments, checked_integer
+from xformc.runtime.prefix import Prefix
+from xformc.runtime.refill_search import RefillingSearch, Search, search_of
+from xformc.runtime.rows import Row, row_lengths
+from xformc.runtime.session import Session
+from xformc.runtime.token_stream import MOST_AT_ONCE
+from xformc.runtime.tokenizer import Tokenizer
+from xformc.runtime.translate import Hypothesis, hypotheses_of
+
+LEAST_CAPACITY = 256
+"""The tokens of a translation for which there is room from the start."""
+
+
+class TranslationReply(Awaited[list[Hypothesis], Search]):
+    """The hypotheses of a text, best first, as a `concurrent.futures.Future`; `result` waits for them.
+
+    `cancel` takes the text out of the batch, also while it is being translated. `await asyncio.wrap_future(reply)`
+    waits for it in an event loop.
+    """
+
+    def __init__(self, text: Search, hypotheses: Callable[[Search], list[Hypothesis]]) -> None:
+        super().__init__(text)
+        self._hypotheses = hypotheses
+
+    @property
+    def outcome(self) -> list[Hypothesis]:
+        """The hypotheses of a text that has ended."""
+        return self._hypotheses(self.text)
+
+
+class TranslationServer(BatchServer[TranslationReply]):
+    """Translates the texts of any number of callers in one batch of at most `slots` texts.
+
+    A text joins when there is a slot, and leaves when it has ended. Its hypotheses do not depend on the others: they
+    are those of `Engine.translate`, with their scores to the bit. Any thread may call its methods.
+
+    As a context manager it waits for all texts at the end, and cancels them if there is an exception.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        manifest: Manifest,
+        options: SearchOptions,
+        encode: Callable[[str, Prefix | None, SearchArguments], Row],
+        tokenizer: Tokenizer | None,
+        *,
+        slots: int = SLOTS,
+        at_once: int = AT_ONCE,
+    ) -> None:
+        """See `Engine.serve`. `encode` makes a row of a text, its prefix and its own options."""
+        require_refills(manifest, slots)
+        at_once = checked_integer("tokens_at_once", at_once, AT_ONCE, 1, MOST_AT_ONCE)
+        target = manifest.inputs[manifest.written]
+        self._manifest, self._options, self._encode, self._tokenizer = manifest, options, encode, tokenizer
+
+        def batch(session: Session) -> RefillingSearch:
+            return RefillingSearch(session, options, slots=slots, vocabulary=target.pieces, at_once=at_once)
+
+        super().__init__(session, batch, longest=target.longest, capacity=LEAST_CAPACITY)
+
+    def submit(
+        self, text: str, *, prefix: Prefix | None = None, **options: Unpack[SearchArguments]
+    ) -> TranslationReply:
+        """Let a text be translated; return its `TranslationReply` at once.
+
+        prefix: what the translation begins with, as text or as token ids.
+        options: those of this text, which win over those of the server; all but beam_size and n_best.
+
+        Raises: UserError for a text that does not fit, an option out of range, and a closed server.
+        """
+        return self.submit_row(self._encode(text, prefix, options))
+
+    def submit_row(self, row: Row) -> TranslationReply:
+        """As `submit`, of a row with the ids of the source, and any prefix and options."""
+        reply = TranslationReply(search_of(row, self._options, self._longest), self._hypotheses)
+        if row_lengths(self._manifest.given, row)["source"] < 2:  # the end token alone
+            reply.set_running_or_notify_cancel()
+            reply.set_result([Hypothesis("", 0.0, ())])
+            return reply
+        return self._enter(reply)
+
+    def _hypotheses(self, text: Search) -> list[Hypothesis]:
+        assert text.found is not None, "the text has not ended"
+        return hypotheses_of(self._tokenizer, self._manifest.written, text.found, 0, {})
