@@ -241,7 +241,7 @@ def _advance(random: Random) -> Drawn:
         ids([width]),
         ids(3),
         Tensor(np.array(0.6, np.float32)),
-        ids(position),
+        ids(position if batch == 0 or random.random() < 0.5 else [position] * batch),
         numbers(random, 2, batch, dtype=np.bool_),
         numbers(random, 40, batch),
         floats(random, batch, 2 * width),

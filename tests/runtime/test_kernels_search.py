@@ -260,6 +260,34 @@ def test_advance_is_what_numpy_says(advance_kernel: Run) -> None:
                 np.testing.assert_array_equal(result, right, err_msg=f"{name}, seed {seed}")
 
 
+def test_sentences_at_positions_of_their_own_advance_as_each_alone(advance_kernel: Run) -> None:
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        state = random_state(rng)
+        past = int(state.position)
+        positions = rng.integers(0, past + 1, len(state.done))
+        written = np.arange(past + 1) <= positions[:, None, None]
+        state = replace(state, pool_tokens=np.where(written, state.pool_tokens, 0))
+        results = advance_kernel(astuple(replace(state, position=positions)))
+        named = dict(zip(CARRIED, results[1:], strict=True))
+        assert bool(results[0]) == (8 * named["done"].sum() < len(positions))
+        for row, position in enumerate(positions):
+            length, here = position + 1, slice(row, row + 1)
+            rows = {name: value[here] for name, value in vars(state).items() if np.ndim(value) and name != "width"}
+            lengths = {name: rows[name][..., :length] for name in ("tokens", "pool_tokens")}
+            lengths["ancestors"] = rows["ancestors"][..., :position]
+            alone = advance_kernel(astuple(replace(state, **{**rows, **lengths}, position=np.array(position))))
+            right = dict(zip(CARRIED, alone[1:], strict=True))
+            if state.done[row]:
+                assert named["position"][row] == position and named["done"][row]
+                np.testing.assert_array_equal(named["pool_tokens"][row, :, : state.tokens.shape[2]], rows["pool_tokens"][0])
+                continue
+            assert named["position"][row] == position + (not right["done"][0])
+            for name in CARRIED[1:]:
+                found = named[name][row][..., : right[name].shape[-1]] if right[name].ndim == 3 else named[name][row]
+                np.testing.assert_array_equal(found, right[name][0], err_msg=f"{name}, seed {seed}")
+
+
 def test_advance_takes_one_open_hypothesis_as_the_first_of_a_beam(advance_kernel: Run) -> None:
     for seed in range(20):
         state = random_state(np.random.default_rng(seed))
