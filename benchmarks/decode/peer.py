@@ -2,12 +2,16 @@
 
 import sys
 import time
+from collections.abc import Sequence
+from queue import Queue
+from threading import Thread
 from typing import Any
 
 sys.modules["torch"] = None  # pyright: ignore[reportArgumentType]  # it would be imported for converters, and is not needed
 
 import ctranslate2  # noqa: E402  # pyright: ignore[reportMissingImports]  # of the extra bench
 
+from benchmarks.arrivals.rates import Clock, Request, in_batches  # noqa: E402
 from benchmarks.decode.child import answer_requests  # noqa: E402
 
 
@@ -54,6 +58,68 @@ class Peer:
         assert all(len(one) == tokens for one in written), "CTranslate2 wrote another number of tokens"
         return {"seconds": seconds, "tokens": written}
 
+    def generate_each(self, prompts: list[list[int]], tokens: list[int]) -> dict[str, Any]:
+        """Continue each prompt by its number of most likely tokens; return the seconds after which each had them."""
+        given = [["<s>", *(f"t{token}" for token in prompt)] for prompt in prompts]
+        ended, began = [0.0] * len(prompts), time.perf_counter()
+
+        def step(result: Any) -> bool:
+            done = result.step + 1 >= tokens[result.batch_id]
+            if done:
+                ended[result.batch_id] = time.perf_counter() - began
+            return done
+
+        most = max(tokens)
+        options = {"sampling_topk": 1, "include_prompt_in_result": False, "callback": step}
+        found = self.generator.generate_batch(given, max_length=most, min_length=most, **options)
+        assert [len(one.sequences_ids[0]) for one in found] == tokens, "CTranslate2 wrote another number of tokens"
+        return {"ended": ended}
+
+    def arrivals(
+        self,
+        *,
+        lines: list[str],
+        arrives: list[float],
+        tokenizer: str,
+        beam: int,
+        length_penalty: float,
+        length: int,
+        most: int,
+    ) -> dict[str, Any]:
+        """Translate lines as they arrive; return the seconds that each took.
+
+        `most`: whatever waits is a batch of at most this many lines; 0 for a call for each line.
+        """
+        import sentencepiece
+
+        pieces: Any = sentencepiece.SentencePieceProcessor(model_file=tokenizer)
+        options = {"beam_size": beam, "length_penalty": length_penalty, "max_decoding_length": length}
+
+        def translate(some: Sequence[str]) -> list[float]:
+            found = self.translator.translate_batch(pieces.encode(some, out_type=str), **options)
+            pieces.decode([one.hypotheses[0] for one in found])
+            return [time.perf_counter()] * len(some)
+
+        requests = [Request(line, at) for line, at in zip(lines, arrives, strict=True)]
+        if most:
+            return {"took": in_batches(translate, most, requests)}
+        clock, took = Clock(requests), list[float]()
+        waiting: Queue[Any] = Queue()
+
+        def wait() -> None:
+            for request in requests:
+                (one,) = waiting.get()
+                pieces.decode(one.result().hypotheses[0])
+                took.append(clock.took(request, time.perf_counter()))
+
+        thread = Thread(target=wait)
+        thread.start()
+        while some := clock.take(1):
+            tokens = pieces.encode([one.what for one in some], out_type=str)
+            waiting.put(self.translator.translate_batch(tokens, asynchronous=True, **options))
+        thread.join()
+        return {"took": took}
+
     def text(
         self, lines: list[str], tokenizer: str, beam: int, length_penalty: float, batch_tokens: int, length: int
     ) -> dict[str, Any]:
@@ -77,5 +143,13 @@ class Peer:
 
 if __name__ == "__main__":
     peer = Peer()
-    methods = (peer.load, peer.translate, peer.text, peer.load_generator, peer.generate)
+    methods = (
+        peer.load,
+        peer.translate,
+        peer.text,
+        peer.arrivals,
+        peer.load_generator,
+        peer.generate,
+        peer.generate_each,
+    )
     answer_requests({method.__name__: method for method in methods})

@@ -1,0 +1,69 @@
+"""Players that translate: a batch that refills, whole batches, and CTranslate2."""
+
+import argparse
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.arrivals.rates import Clock, Player, Request, in_batches
+from benchmarks.decode.child import Child
+from benchmarks.decode.speed import SETTINGS
+from xformc.compiler.build import build
+from xformc.exports.ctranslate2 import export_ctranslate2
+from xformc.format.names import TOKENIZER
+from xformc.runtime import Engine, TranslationServer, load
+
+LIMIT: dict[str, Any] = {"max_length_factor": 0.0, "max_length_offset": 100}
+"""The most tokens of a translation, the same for all."""
+
+
+def players(folder: Path, arguments: argparse.Namespace) -> dict[str, Player[str]]:
+    """Return the players by name, with the model of one run."""
+    int8 = arguments.precision == "int8"
+    build(arguments.run, folder / "engine", target="native", precision=arguments.precision, overwrite=True)
+    export_ctranslate2(arguments.run, folder / "peer", "int8" if int8 else None)
+    engine = load(folder / "engine", threads=arguments.threads)
+    found: dict[str, Player[str]] = {
+        "slots": partial(slots, engine, arguments),
+        "batches": partial(in_batches, partial(ours, engine, arguments.beam), arguments.slots),
+    }
+    for name, environment in SETTINGS.items():
+        peer = Child("peer", environment)
+        peer.ask(do="load", folder=str(folder / "peer"), compute_type=arguments.precision, threads=arguments.threads)
+        for way, most in (("batches", arguments.slots), ("each", 0)):
+            theirs = partial(peer.ask, do="arrivals", tokenizer=str(arguments.run / TOKENIZER), beam=arguments.beam)
+            theirs = partial(theirs, length_penalty=engine.manifest.search.length_penalty, most=most)
+            found[f"CT2 {name}, {way}"] = partial(_played, partial(theirs, length=LIMIT["max_length_offset"]))
+    return found
+
+
+def slots(engine: Engine, arguments: argparse.Namespace, requests: Sequence[Request[str]]) -> list[float]:
+    """Play with a batch that refills."""
+    took = [0.0] * len(requests)
+    options: dict[str, Any] = {"beam_size": arguments.beam, **LIMIT}
+    with engine.serve(slots=arguments.slots, tokens_at_once=arguments.tokens_at_once, **options) as server:
+        assert isinstance(server, TranslationServer)
+        clock, row = Clock(requests), 0
+        while waiting := clock.take(len(requests)):
+            for request in waiting:
+                server.submit(request.what).add_done_callback(partial(_note, took, row, clock, request))
+                row += 1
+    return took
+
+
+def ours(engine: Engine, beam: int, texts: Sequence[str]) -> list[float]:
+    """Translate a batch; all texts are there when the last one has ended."""
+    engine.translate(texts, beam_size=beam, **LIMIT)
+    return [time.perf_counter()] * len(texts)
+
+
+def _note(took: list[float], row: int, clock: Clock[str], request: Request[str], reply: Any) -> None:
+    reply.result()
+    took[row] = clock.took(request, time.perf_counter())
+
+
+def _played(ask: Callable[..., dict[str, Any]], requests: Sequence[Request[str]]) -> list[float]:
+    """Let CTranslate2 play in its own process."""
+    return ask(lines=[one.what for one in requests], arrives=[one.arrives for one in requests])["took"]
