@@ -3,7 +3,7 @@
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, Unpack
+from typing import Any, TypeVar, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -205,7 +205,7 @@ class Translating(Loaded):
     ) -> TranslationServer:
         """Open a server of translations: see `serve`."""
         resolved = resolve_options(self.manifest, options, self._pieces())
-        job = self._translation(batching, truncate, options)
+        job = self._translation(batching, truncate, cast(TranslationArguments, options))
 
         def encode(text: str, prefix: Prefix | None, own: SearchArguments) -> Row:
             (item,) = asked([text], {}, [own]) if own else [text]

@@ -4,7 +4,7 @@ import time
 from concurrent.futures import CancelledError
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -42,7 +42,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("server")
     size = tiny_engine.train_tokenizer(path / "tokenizer.model")
     (path / "plain.yaml").write_text(SPEC.replace("PIECES", str(size)))
-    tokenizers = dict.fromkeys(("source", "target"), path / "tokenizer.model")
+    tokenizers: dict[str, Path] = dict.fromkeys(("source", "target"), path / "tokenizer.model")
     certificate = build_engine(
         load_spec(path / "plain.yaml"), None, tokenizers, "native", path / "engine", rounding=Rounding("int8")
     )
@@ -64,7 +64,7 @@ def attack(engine: Engine, schedules: int) -> int:
             cancelled += given[random.randrange(10)][3].cancel()
         for text, prefix, own, reply in given:
             if not reply.cancelled():
-                (alone,) = engine.translate([text], prefixes=[prefix], each=[own], **options)
+                (alone,) = engine.translate([text], prefixes=[prefix], each=cast(Any, [own]), **options)
                 assert reply.result(timeout=0) == alone
     return cancelled
 
@@ -93,7 +93,8 @@ def test_translations_are_cancelled_and_refused(folder: Path) -> None:
                 server.submit("one", min_length=-1)
         with pytest.raises(UserError, match="the server is closed"):
             server.submit("one")
-        for idle in ({"workers": 2}, {"token_scores": True}, {"alignment": True}):
+        every: list[dict[str, Any]] = [{"workers": 2}, {"token_scores": True}, {"alignment": True}, {"samples": 2}]
+        for idle in every:
             with pytest.raises(UserError, match=f"{next(iter(idle))} has no effect with slots"):
                 engine.translate(["a"], slots=2, **idle)
         with pytest.raises(UserError, match="slots must be an integer from 1 to 1024, not 0"):
