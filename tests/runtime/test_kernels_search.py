@@ -280,7 +280,9 @@ def test_sentences_at_positions_of_their_own_advance_as_each_alone(advance_kerne
             right = dict(zip(CARRIED, alone[1:], strict=True))
             if state.done[row]:
                 assert named["position"][row] == position and named["done"][row]
-                np.testing.assert_array_equal(named["pool_tokens"][row, :, : state.tokens.shape[2]], rows["pool_tokens"][0])
+                np.testing.assert_array_equal(
+                    named["pool_tokens"][row, :, : state.tokens.shape[2]], rows["pool_tokens"][0]
+                )
                 continue
             assert named["position"][row] == position + (not right["done"][0])
             for name in CARRIED[1:]:
