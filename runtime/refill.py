@@ -26,6 +26,7 @@ from xformc.format.interfaces import (
 from xformc.format.manifest import SampleOptions
 from xformc.format.names import CACHES, NEXT, REFILL
 from xformc.format.search_options import EDITS
+from xformc.runtime.each import Values, stack_options, with_values
 from xformc.runtime.options import arrays
 from xformc.runtime.results import REBUILD, Expected, check_results, up_to
 from xformc.runtime.session import Session
@@ -40,17 +41,23 @@ Ids = NDArray[np.int64]
 class Text:
     """A text of a batch.
 
-    ids: the tokens to go on from, with the begin token; at least one. most: the most tokens to add. tokens: those added
-    so far, with the end token. score: their log probability.
+    ids: the tokens to go on from, with the begin token; at least one. most: the most tokens to add. options: those that
+    it has of its own, all or none. tokens: those added so far, with the end token. score: their log probability.
     """
 
     ids: Sequence[int]
     seed: int
     most: int
+    options: Values = field(default_factory=dict[str, NDArray[Any]])
     tokens: list[int] = field(default_factory=list[int])
     score: float = 0.0
     slot: int = 0
     done: bool = False
+
+    @property
+    def edits(self) -> bool:
+        """Whether its own options edit scores."""
+        return bool(self.options) and edits_scores(with_values(SampleOptions(1.0, 0, 1.0, 1), self.options))
 
     @property
     def position(self) -> int:
@@ -66,6 +73,11 @@ class Text:
     def newest(self) -> int:
         """The newest token."""
         return (self.tokens or self.ids)[-1]
+
+
+def edits_scores(options: SampleOptions) -> bool:
+    """Return whether options edit the scores of tokens."""
+    return any(getattr(options, option.name) not in (None, option.absent) for option in EDITS)
 
 
 class RefillingBatch:
@@ -85,7 +97,7 @@ class RefillingBatch:
         self._ragged = model.metadata.get(RAGGED) == "1"
         self._vocabulary, self._at_once = vocabulary, at_once
         self._options = {name: value for name, value in arrays(options).items() if name != "max_new_tokens"}
-        self._edits = any(getattr(options, option.name) not in (None, option.absent) for option in EDITS)
+        self._edits = edits_scores(options)
         self.slots, self.capacity = slots, 0
         self._states: dict[str, Any] = {}
         self._caches: dict[str, Any] = {}
@@ -137,6 +149,7 @@ class RefillingBatch:
         count = min(self._at_once, max(text.most - len(text.tokens) for text in texts))
         return {
             **self._options,
+            **stack_options([text.options for text in texts], self._options),
             **self._caches,
             **self._states,
             JOINING: _padded([text.ids[:-1] for text in joining], self._special.fill),
@@ -146,14 +159,16 @@ class RefillingBatch:
             NEWEST: np.array([text.newest for text in texts], np.int64),
             LENGTHS: np.array([len(text.tokens) for text in texts], np.int64),
             SCORES_SO_FAR: np.array([text.score for text in texts], np.float32),
-            READ: self._read() if self._edits else np.zeros((len(texts), 0), np.int64),
+            READ: self._read(),
             "seed": np.array([text.seed for text in texts], np.int64),
             "max_new_tokens": np.array([text.most for text in texts], np.int64),
             COUNT: np.array(count, np.int64),
         }
 
     def _read(self) -> Ids:
-        """All tokens of the texts so far, with -1 in front of shorter ones."""
+        """All tokens of the texts so far, with -1 in front of shorter ones; none if no scores are edited."""
+        if not (self._edits or any(text.edits for text in self.texts)):
+            return np.zeros((len(self.texts), 0), np.int64)
         rows = [[*text.ids, *text.tokens] for text in self.texts]
         return _padded([row[::-1] for row in rows], -1)[:, ::-1].copy()
 

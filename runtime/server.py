@@ -4,14 +4,14 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
+from typing import Unpack
 
-from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SampleOptions
 from xformc.runtime.batch_server import AT_ONCE, SLOTS, Awaited, BatchServer, require_refills
 from xformc.runtime.generate import Continuation, Prompt, added_text
 from xformc.runtime.options import checked_integer
 from xformc.runtime.refill import RefillingBatch, Text
-from xformc.runtime.sampling import MAX_NEW_TOKENS
+from xformc.runtime.sampling import MAX_NEW_TOKENS, SampleArguments
 from xformc.runtime.session import Session
 from xformc.runtime.token_stream import MOST_AT_ONCE, GrowingText
 
@@ -90,13 +90,13 @@ class Server(BatchServer[Reply]):
         session: Session,
         manifest: Manifest,
         options: SampleOptions,
-        encode: Callable[[str, int], Prompt],
+        encode: Callable[[str, int, SampleArguments], Prompt],
         decode: Callable[[Sequence[int]], str],
         *,
         slots: int = SLOTS,
         at_once: int = AT_ONCE,
     ) -> None:
-        """See `Engine.serve`. `encode` makes a prompt of a text and a seed, `decode` a text of ids."""
+        """See `Engine.serve`. `encode` makes a prompt of a text, its seed and own options, `decode` a text of ids."""
         require_refills(manifest, slots)
         at_once = checked_integer("tokens_at_once", at_once, AT_ONCE, 1, MOST_AT_ONCE)
         text = manifest.inputs[manifest.written]
@@ -108,22 +108,21 @@ class Server(BatchServer[Reply]):
 
         super().__init__(session, batch, longest=text.longest, capacity=LEAST_CAPACITY)
 
-    def submit(self, prompt: str, *, seed: int = 0, max_new_tokens: int | None = None) -> Reply:
+    def submit(self, prompt: str, *, seed: int = 0, **options: Unpack[SampleArguments]) -> Reply:
         """Let a prompt be continued; return its `Reply` at once.
 
-        max_new_tokens: the most tokens of this continuation. None: the number that the server has.
+        options: those of this text, which win over those of the server.
 
-        Raises: UserError for a prompt that does not fit, a number out of range, and a closed server.
+        Raises: UserError for a prompt that does not fit, an option out of range, and a closed server.
         """
-        return self.submit_prompt(self._encode(prompt, seed), max_new_tokens)
+        return self.submit_prompt(self._encode(prompt, seed, options))
 
     def submit_prompt(self, prompt: Prompt, max_new_tokens: int | None = None) -> Reply:
-        """As `submit`, of token ids."""
-        if prompt.options:
-            hint = "give generate all texts with the same options, or leave out slots"
-            raise UserError("a batch that refills has the same options for all texts", hint=hint)
-        most = checked_integer("max_new_tokens", max_new_tokens, self._options.max_new_tokens, 1, MAX_NEW_TOKENS)
+        """As `submit`, of token ids, which may have options, and of at most `max_new_tokens`."""
+        own = dict(prompt.options)
+        usual = int(own.pop("max_new_tokens", self._options.max_new_tokens))
+        most = checked_integer("max_new_tokens", max_new_tokens, usual, 1, MAX_NEW_TOKENS)
         ids = [*self._begun, *prompt.ids]
         if self._longest is not None:
             most = min(most, self._longest - len(ids) + 1)
-        return self._enter(Reply(prompt, Text(ids, prompt.seed, most), self._decode))
+        return self._enter(Reply(prompt, Text(ids, prompt.seed, most, own), self._decode))

@@ -18,6 +18,7 @@ from xformc.compiler.spec import load_spec
 from xformc.format.manifest import SampleOptions
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.sampling import SampleArguments
 from xformc.runtime.server import Server
 
 GPT = "extends: gpt\nsizes: {dropout: 0.0}\n"
@@ -87,7 +88,7 @@ def theirs(peer: Child, asked: Sequence[Ask]) -> list[float]:
     return [began + seconds for seconds in peer.ask(do="generate_each", **given)["ended"]]
 
 
-def _no_text(text: str, seed: int) -> Prompt:
+def _no_text(text: str, seed: int, own: SampleArguments) -> Prompt:
     raise AssertionError("prompts are ids")
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.arrivals.rates import Clock, Player, Request, in_batches
 from benchmarks.decode.child import Child
 from benchmarks.decode.speed import SETTINGS
-from xformc.compiler.build import build
+from xformc.api import build
 from xformc.exports.ctranslate2 import export_ctranslate2
 from xformc.format.names import TOKENIZER
 from xformc.runtime import Engine, TranslationServer, load
@@ -22,7 +22,7 @@ LIMIT: dict[str, Any] = {"max_length_factor": 0.0, "max_length_offset": 100}
 def players(folder: Path, arguments: argparse.Namespace) -> dict[str, Player[str]]:
     """Return the players by name, with the model of one run."""
     int8 = arguments.precision == "int8"
-    build(arguments.run, folder / "engine", target="native", precision=arguments.precision, overwrite=True)
+    build(arguments.run, folder / "engine", target="native", precision=arguments.precision)
     export_ctranslate2(arguments.run, folder / "peer", "int8" if int8 else None)
     engine = load(folder / "engine", threads=arguments.threads)
     found: dict[str, Player[str]] = {

@@ -10,7 +10,7 @@ from xformc.format.manifest import SampleOptions
 from xformc.runtime.batch_server import AT_ONCE, require_refills
 from xformc.runtime.constrain import Allowed, Constraint, Spelled, constrain_by, constrain_by_grammar
 from xformc.runtime.draft import Speculation, speculation
-from xformc.runtime.each import values_of
+from xformc.runtime.each import asked, values_of
 from xformc.runtime.generate import (
     Continuation,
     Prompt,
@@ -168,8 +168,9 @@ class Generating(Loaded):
         resolved = resolve_sample_options(self.manifest, options, self._pieces())
         decode = partial(self.tokenizer_of(self.manifest.written).decode, self.manifest.written)
 
-        def encode(prompt: str, seed: int) -> Prompt:
-            (encoded,) = job.encoded([prompt])
+        def encode(prompt: str, seed: int, own: SampleArguments) -> Prompt:
+            (item,) = asked([prompt], {}, [own]) if own else [prompt]
+            (encoded,) = job.encoded([item])
             return replace(encoded, seed=check_seed(seed))
 
         return Server(self.session, self.manifest, resolved, encode, decode, slots=slots, at_once=at_once)

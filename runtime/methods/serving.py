@@ -59,8 +59,8 @@ class Serving(Generating, Translating):
         slots: texts that are written at the same time. More are faster together, and each of them slower.
         tokens_at_once: tokens that one call of the model writes of each text; texts join and leave between calls.
 
-        The other arguments are those of `generate` or `translate`, and hold for all texts. Type checkers take a call
-        without options of a search as one of a language model.
+        The other arguments are those of `generate` or `translate`; `submit` takes options of a text. Type checkers take
+        a call without options of a search as one of a language model.
 
         Raises: UserError as these, and for an engine without batches that refill.
         """

@@ -7,7 +7,7 @@ import time
 from concurrent.futures import CancelledError
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -58,18 +58,19 @@ def attack(engine: Engine, schedules: int, *, exact: bool) -> int:
         {"no_repeat_ngram_size": 2, "repetition_penalty": 1.2, "frequency_penalty": 0.3, "suppress_tokens": [5]},
     ]
     for schedule in range(schedules):
-        options, given = settings[schedule % 3], list[tuple[str, int, int, Reply]]()
+        options, given = settings[schedule % 3], list[tuple[str, int, dict[str, Any], Reply]]()
         with engine.serve(
             slots=(1, 3, 8)[schedule // 3 % 3], tokens_at_once=random.choice([1, 3]), **options
         ) as server:
             for seed in range(10):
                 prompt, most = " ".join(random.choices(WORDS, k=random.choice([0, 1, 3, 9]))), random.randint(1, 20)
-                given.append((prompt, seed, most, server.submit(prompt, seed=seed, max_new_tokens=most)))
+                own = {"max_new_tokens": most, **random.choice([{}, *settings])}
+                given.append((prompt, seed, own, server.submit(prompt, seed=seed, **own)))
                 time.sleep(random.choice([0, 0, 0.002]))
             cancelled += given[random.randrange(10)][3].cancel()
-        for prompt, seed, most, reply in given:
+        for prompt, seed, own, reply in given:
             if not reply.cancelled():
-                (alone,) = engine.generate([prompt], seed=seed, max_new_tokens=most, **options)
+                (alone,) = engine.generate([prompt], seed=seed, each=cast(Any, [own]), **options)
                 found = reply.result(timeout=0)
                 assert (found.text, found.tokens) == (alone.text, alone.tokens)
                 assert found.score == alone.score if exact else found.score == pytest.approx(alone.score, abs=1e-4)
@@ -87,6 +88,9 @@ def test_a_text_is_what_it_is_alone_whoever_shares_its_batch(folder: Path) -> No
         together = engine.generate(prompts, seed=1, max_new_tokens=30)
         refilled = engine.generate(prompts, seed=1, max_new_tokens=30, slots=3)
         assert [one.tokens for one in refilled] == [one.tokens for one in together]
+        warm = engine.generate(prompts, temperature=[0.0, 1.5] * 5, slots=3)
+        alone = engine.generate(prompts, temperature=[0.0, 1.5] * 5)
+        assert [one.tokens for one in warm] == [one.tokens for one in alone]
         stream = engine.generate_stream(iter(prompts), seed=1, max_new_tokens=30, slots=2, window=1)
         assert [one.tokens for one in stream] == [one.tokens for one in together]
     kernel_library()
