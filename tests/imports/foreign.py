@@ -129,6 +129,14 @@ FAMILIES = {
     "qwen2": {**LLAMA, "model_type": "qwen2", "layer_types": ["full_attention"] * 2},
     "t5": T5,
     "qwen3": {**LLAMA, "model_type": "qwen3", "head_dim": 4},
+    "mamba": {
+        "model_type": "mamba",
+        "num_hidden_layers": 2,
+        "hidden_size": 8,
+        "state_size": 3,
+        "eos_token_id": 2,
+        "vocab_size": 20,
+    },
     "whisper": {
         **{key: value for key, value in MARIAN.items() if key != "pad_token_id"},
         "model_type": "whisper",
@@ -167,10 +175,12 @@ def write_foreign(folder: Path, config: dict) -> dict[str, np.ndarray]:
         assert row is not None, path
         flat = array if len(row.axes or ()) > 2 else array.reshape(_merged(path, array))
         place = row.part if row.rows is None else row.rows[0]
-        found = (flat - np.float32(row.plus)).reshape(row.each, -1, *flat.shape[1:])
-        if row.rows is not None and row.groups == 1 and row.rows[0] in (1, 2):  # rows that nothing uses
-            found = np.concatenate([np.zeros((1, row.rows[0], *flat.shape[1:]), np.float32), found], 1)
-        parts.setdefault(row.source, {})[place] = found
+        pieces = parts.setdefault(row.source, {})
+        pieces[place] = (flat - np.float32(row.plus)).reshape(row.each, -1, *flat.shape[1:])
+        if row.rows is not None and 0 not in pieces and row.groups == 1:  # the rows before, if no parameter has them
+            pieces[-1] = np.zeros((1, row.rows[0], *flat.shape[1:]), np.float32)
+        elif 0 in pieces:
+            pieces.pop(-1, None)
         orders[row.source] = row.axes
     theirs = {name: np.concatenate([found[part] for part in sorted(found)], 1) for name, found in parts.items()}
     merged = {name: array.reshape(-1, *array.shape[2:]) for name, array in theirs.items()}
