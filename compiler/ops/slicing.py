@@ -163,6 +163,8 @@ def _slice(  # noqa: PLR0917 (called by name)
             raise site.refuse_number(name, value, f"'{name}' must be at most {MAX_REACH:,}")
     if step < 1:
         raise site.refuse_number("step", step, "'step' must be at least 1")
+    if to_positions == axis.name:
+        raise site.refuse(f"a part of {axis.name} needs another name", "choose another 'to_positions', or leave it out")
     if axis.size is None and start < 0 and stop is None and step == 1:
         return reorder(site, x, "last", axis.name, -int(start), site.fewer(axis, 1, 0, to_positions, -int(start)).name)
     first, end, count = _bounds(site, axis, int(start), None if stop is None else int(stop), int(step))

@@ -137,6 +137,7 @@ FAMILIES = {
         "eos_token_id": 2,
         "vocab_size": 20,
     },
+    "rwkv": {"model_type": "rwkv", "num_hidden_layers": 2, "hidden_size": 8, "eos_token_id": 2, "vocab_size": 20},
     "whisper": {
         **{key: value for key, value in MARIAN.items() if key != "pad_token_id"},
         "model_type": "whisper",

@@ -27,6 +27,7 @@ WIDE = {**SIZES, "intermediate_size": 48, "max_position_embeddings": 64}
 LLAMA = {**WIDE, "num_key_value_heads": 2}
 FALCON = {**SIZES, "num_kv_heads": 2, "max_position_embeddings": 64}
 MAMBA = {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 4, "vocab_size": 60, "initializer_range": 0.3}
+RWKV = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 60, "context_length": 32}
 OPT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 60, "word_embed_proj_dim": 32}
 GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 60, "n_positions": 32, "initializer_range": 0.3}
 ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5e5}
@@ -91,6 +92,7 @@ MODELS = [
     ("Falcon", {**FALCON, "new_decoder_architecture": True, "num_ln_in_parallel_attn": 1, "bias": True}),
     ("Falcon", {**FALCON, "multi_query": False, "num_kv_heads": 4, "tie_word_embeddings": False}),
     ("Mamba", MAMBA),
+    ("Rwkv", RWKV),
     ("GPTNeoX", WIDE),
     ("Phi", WIDE),
     ("Phi", {**LLAMA, "hidden_act": "gelu"}),
@@ -150,7 +152,7 @@ def engine_of(xformc: CommandLine, folder: Path, tmp_path: Path) -> Engine:
     return load(tmp_path / "engine", threads=1)
 
 
-@pytest.mark.parametrize(("name", "settings"), [MODELS[0], MODELS[3], MODELS[23], ("Falcon", FALCON), ("Mamba", MAMBA)])
+@pytest.mark.parametrize(("name", "settings"), [MODELS[0], MODELS[3], MODELS[24], ("Falcon", FALCON), ("Mamba", MAMBA), ("Rwkv", RWKV)])
 @pytest.mark.filterwarnings("ignore")
 def test_a_language_model_goes_on_as_its_origin(xformc: CommandLine, tmp_path: Path, name: str, settings: dict) -> None:
     folder = save(tmp_path / "model", name, settings)
