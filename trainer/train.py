@@ -13,6 +13,7 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import DERIVED, SHARED, begin, run_passes
 from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
+from xformc.compiler.spec.ensemble import require_one
 from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.format.names import WEIGHTS
@@ -162,6 +163,7 @@ def train_weights(
     processes: Processes = ALONE,
 ) -> Trained:
     """Train and write `out/weights.safetensors`, without scores. `quiet` keeps stderr empty."""
+    require_one(spec)
     torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
     if options.shard and options.compile:
         raise UserError("--shard and --compile exclude each other", hint="leave one of them out")

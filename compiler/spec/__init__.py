@@ -2,10 +2,11 @@
 
 from xformc.compiler import ops
 from xformc.compiler.spec.editor import json_schema
+from xformc.compiler.spec.load_spec import load_spec
 from xformc.compiler.spec.problems import Problem, SpecError
 from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.settings import settings_of
-from xformc.compiler.spec.spec import Input, Spec, load_spec
+from xformc.compiler.spec.spec import Input, Spec
 
 assert ops, "importing the ops registers the primitives"
 

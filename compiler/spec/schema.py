@@ -1,7 +1,7 @@
 """The pydantic model of a whole spec file; reports mistakes at their places."""
 
 import re
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, WithJsonSchema, model_validator
 from pydantic_core import ErrorDetails
@@ -26,6 +26,7 @@ InitialValues = Annotated[
     WithJsonSchema({"type": ["number", "string", "object"], "maxProperties": 1, "description": "initial values"}),
 ]
 Group = Annotated[list[str], Field(min_length=1)]
+Form = TypeVar("Form", bound=Section)
 
 
 class Input(Section):
@@ -127,12 +128,12 @@ class Document(Section):
     precision: dict[Pattern, PrecisionWord] = Field(default_factory=dict)
 
 
-def validate(tree: Tree) -> tuple[Document | None, list[Problem]]:
-    """The document, or every mistake against the schema."""
+def validate(tree: Tree, form: type[Form]) -> tuple[Form | None, list[Problem]]:
+    """The document, or every mistake against the schema, which is that of `form`."""
     if not isinstance(tree.value, dict):
         return None, [Problem(tree.span, f"a spec must be a mapping, found {tree.described()}")]
     try:
-        return Document.model_validate(tree.plain()), []
+        return form.model_validate(tree.plain()), []
     except ValidationError as error:
         return None, [_problem(tree, item) for item in error.errors()]
 

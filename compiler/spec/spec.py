@@ -1,10 +1,9 @@
 """A spec: read from a file, checked, and expanded to a graph on demand."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.initialization import Initialization
@@ -30,14 +29,13 @@ from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.frames import Frame
 from xformc.compiler.spec.frozen_parameters import adapted, frozen, low_rank_weights
 from xformc.compiler.spec.initial_values import initialized, read_section
-from xformc.compiler.spec.load import load_tree, own_results
+from xformc.compiler.spec.load import own_results
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Problem, Span, raise_problems
 from xformc.compiler.spec.resolve import reachable_blocks, read_model
 from xformc.compiler.spec.results import task_of
-from xformc.compiler.spec.schema import validate
+from xformc.compiler.spec.schema import Document, validate
 from xformc.compiler.spec.sections import Decode, Train
-from xformc.compiler.spec.settings import apply_settings, parse_settings
 from xformc.compiler.spec.sizes import with_dependencies
 from xformc.compiler.spec.tasks import idle_settings, written_in
 from xformc.compiler.spec.tree import Entry, Plain, Tree, write_yaml
@@ -177,13 +175,10 @@ def _remove(section: dict[str, Plain], path: tuple[str, ...]) -> None:
     section.pop(path[-1], None)
 
 
-def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
-    """Read a spec; settings `PATH=VALUE` replace values of the file.
-
-    Raises: SpecError with every mistake found before expansion; UserError if there is no file or a setting has no path.
-    """
-    tree = own_results(apply_settings(load_tree(path), parse_settings(settings)))
-    document, problems = validate(tree)
+def read_spec(tree: Tree, stem: str) -> Spec:
+    """The spec of a tree; without a name of its own it is called `stem`. Raises: SpecError as `load_spec`."""
+    tree = own_results(tree)
+    document, problems = validate(tree, Document)
     problems += [
         Problem(tree.entries[key].key, f"'{key}' is not a setting", "write it in the file")
         for key in ("extends", "import")
@@ -204,7 +199,7 @@ def load_spec(path: Path, settings: Sequence[str] = ()) -> Spec:
         problems += values_apart(tree, task, model.inputs, model.results)
     raise_problems(problems)
     assert document is not None
-    name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", path.stem)[:64]
+    name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", stem)[:64]
     precision: dict[str, Precision] = {pattern: WORDS[word] for pattern, word in document.precision.items()}
     return Spec(
         name,

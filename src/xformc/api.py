@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from xformc import specs
 from xformc.compiler import spec as language
+from xformc.compiler.spec.ensemble import Ensemble
 from xformc.errors import UserError
 from xformc.format.certificate import Certificate
 from xformc.format.names import SPEC
@@ -47,6 +48,10 @@ class Spec(language.Spec):
         return TorchModule(program.graph, self.train.seed if seed is None else seed)
 
 
+class EnsembleSpec(Ensemble, Spec):
+    """A checked spec of an ensemble, with the `members`."""
+
+
 def list_specs() -> list[str]:
     """The names of the specs that come with xformc, such as `transformer_base` and `tying/none`."""
     return list(specs.shipped_specs())
@@ -60,7 +65,8 @@ def load_spec(source: PathLike, settings: Mapping[str, object] | None = None) ->
     Raises: UserError with every mistake and its place.
     """
     read = language.load_spec(specs.find_spec(source), language.settings_of(settings or {}))
-    return Spec(**{field.name: getattr(read, field.name) for field in fields(read)})
+    kind = EnsembleSpec if isinstance(read, Ensemble) else Spec
+    return kind(**{field.name: getattr(read, field.name) for field in fields(read)})
 
 
 def train(  # noqa: PLR0913 (each is a choice)
@@ -105,7 +111,7 @@ def train(  # noqa: PLR0913 (each is a choice)
 
 
 def build(  # noqa: PLR0913 (each is a part of an engine)
-    source: Spec | PathLike,
+    source: Spec | PathLike | Sequence[PathLike],
     output: PathLike,
     *,
     weights: "Weights | None" = None,
@@ -122,6 +128,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
     """Compile a run, or a spec with `weights`, into the engine folder `output`, all of it or nothing.
 
     source: a run's folder or one of its checkpoints, which bring their spec; or a spec as in `load_spec`.
+        Several runs of one vocabulary become an ensemble, which averages their probabilities.
     weights: a run, a checkpoint or a .safetensors file; a module of `Spec.module`, or its state_dict. None: the run's
         own, or for a spec randomly initialized weights.
     tokenizers: the SentencePiece model of each input of tokens; None: those of the run that the weights come from.
@@ -141,12 +148,19 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         raise UserError(f"target is {target!r}", hint=f"use {', '.join(words)}")
     from xformc.runtime.library import choose_target  # noqa: PLC0415 (it imports the runtime)
     from xformc.trainer.build_run import BuildOptions, build_run  # noqa: PLC0415 (it imports torch)
+    from xformc.trainer.ensemble import join_runs  # noqa: PLC0415
     from xformc.trainer.run_files import RunFiles, find_run  # noqa: PLC0415
 
-    run = None if isinstance(source, language.Spec) else find_run(Path(source))
-    if run is not None:
-        source, weights = run / SPEC, Path(str(source)) if weights is None else weights
-    files = None
+    files, known = None, weights
+    if isinstance(source, language.Spec):
+        spec = source
+    elif not isinstance(source, str | Path):
+        joined = join_runs([Path(one) for one in source])
+        spec, known, files = joined.spec, joined.weights if weights is None else weights, joined.files
+    else:
+        run = find_run(Path(source))
+        spec = load_spec(source if run is None else run / SPEC)
+        known = Path(source) if weights is None and run is not None else weights
     if tokenizers is not None or labels is not None:
         files = RunFiles({name: Path(path) for name, path in (tokenizers or {}).items()}, labels)
     chosen, reason = choose_target(target)
@@ -158,8 +172,8 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         profile,
         builder,
     )
-    given = Path(weights) if isinstance(weights, str) else weights
-    certificate = build_run(_spec(source), given, Path(output), options, progress, files=files)
+    given = Path(known) if isinstance(known, str) else known
+    certificate = build_run(spec, given, Path(output), options, progress, files=files)
     if reason is not None:
         LOGGER.warning(reason)
     return certificate

@@ -25,6 +25,7 @@ from xformc.compiler.ops.keys import Append, AsKeys
 from xformc.compiler.ops.layout import Align, Expand
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.masks import Fill, LocalMask, PaddingMask
+from xformc.compiler.ops.mixture import Mixture
 from xformc.compiler.ops.native import Attend, AttendCached, Embed, Narrow, Project
 from xformc.compiler.ops.normalization import LayerNorm
 from xformc.compiler.ops.positions import Positions, Sinusoid
@@ -67,6 +68,7 @@ CASES = {
     "contract with columns alone": Case(Contract("k"), (("k",), ("b", "a", "k"))),
     "contract to one number": Case(Contract("k"), (("k",), ("k",))),
     "softmax": Case(Softmax("b"), (("a", "b", "c"),)),
+    "mixture": Case(Mixture("b"), (("a", "b", "c"),) * 3),
     "local_mask of a window": Case(LocalMask("t", "u", causal=False, window=2), (("a", "t", "h", "u"),)),
     "local_mask of what came before": Case(LocalMask("t", "u", causal=True), (("a", "u", "t"),)),
     "local_mask of a window before": Case(LocalMask("t", "u", causal=True, window=2), (("t", "u"),)),

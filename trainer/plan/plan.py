@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from xformc.compiler.backends.torch.chunked_loss import CHUNK_ROWS
 from xformc.compiler.pipeline import compile_training
 from xformc.compiler.spec import Spec
+from xformc.compiler.spec.ensemble import require_one
 from xformc.compiler.spec.sections import Lion
 from xformc.errors import UserError
 from xformc.trainer.plan.cards import Card
@@ -100,6 +101,7 @@ def plan(spec: Spec, machine: Machine, work: Work) -> Plan:
     Raises: UserError if the rows of a batch are fewer than the GPUs that share them, and for low-rank updates with
     shards, which training refuses.
     """
+    require_one(spec)
     section, gpus = spec.train, machine.gpus
     if machine.shard and section.low_rank is not None:
         raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")

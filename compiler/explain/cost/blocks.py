@@ -18,7 +18,7 @@ class Blocks:
     def of(self, path: str) -> str:
         """The key of a path's block: `encoder/#/self_attention`."""
         parts = [part.partition("~")[0] for part in path.split("/")]
-        if parts[0] not in self.stages:
+        if next((part for part in parts if not part.isdecimal()), None) not in self.stages:
             return self._keep((ELSEWHERE,), [])
         kept: list[str] = []
         numbers: list[int] = []

@@ -1,7 +1,8 @@
 """`xformc build` and `xformc verify`: a run becomes an engine, and its certificate is checked."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -17,7 +18,11 @@ from xformc.specs import find_spec
 from xformc.terminal import LOGGER, progress_console
 from xformc.verification import verify_parts
 
-SOURCE_HELP = "A run, one of its checkpoints, or a spec (a file, or the name of a shipped one)."
+if TYPE_CHECKING:
+    from xformc.trainer.ensemble import Source
+
+SOURCE_HELP = """A run, one of its checkpoints, or a spec (a file, or the name of a shipped one). Several runs of one
+vocabulary become an ensemble, which averages their probabilities."""
 WEIGHTS_HELP = """A run, a checkpoint or a .safetensors file.  [default: the run's; for a spec, randomly initialized
 weights]"""
 RUNTIME_HELP = "python, or cpp: compare libxformc, the C++ library, with the Python runtime."
@@ -30,7 +35,7 @@ COMPARE_HELP = "Translate SOURCE and fail if quantization costs more than 0.3 BL
 
 
 def build(
-    source: Annotated[str, Argument(help=SOURCE_HELP, metavar="RUN|SPEC", autocompletion=complete_spec)],
+    sources: Annotated[list[str], Argument(help=SOURCE_HELP, metavar="RUN|SPEC..", autocompletion=complete_spec)],
     *,
     output: Annotated[
         Path | None, Option(*OUT, help="The engine's folder.  [default: engines/NAME]", metavar="ENGINE")
@@ -48,6 +53,7 @@ def build(
 
     \b
     xformc build demo/run -o demo/engine
+    xformc build RUN_1 RUN_2 RUN_3 -o ensemble
     xformc build RUN --target cpu                             runs with ONNX Runtime alone, but slower
     xformc build transformer_big                              random weights, to measure its speed
     xformc build RUN --precision int8 --compare valid.en valid.de
@@ -56,21 +62,18 @@ def build(
     The checks are recorded in the engine's certificate: the engine and the PyTorch module agree within bounds, and so
     do the search and its definition. If a check fails, the build names the first node that differs, and writes nothing.
     """
-    from xformc.compiler.spec import load_spec
     from xformc.trainer.build_run import BuildOptions, build_run
-    from xformc.trainer.run_files import find_run
 
-    if (Path(source) / MANIFEST).is_file():
-        raise UserError("is an engine, not a run", place=source, hint="give the run or the spec that it was built from")
-    run = find_run(Path(source))
-    loaded = load_spec(find_spec(source if run is None else run), settings or ())
-    if weights is None and run is not None:
-        weights = Path(source)
+    for source in sources:
+        if (Path(source) / MANIFEST).is_file():
+            hint = "give the run or the spec that it was built from"
+            raise UserError("is an engine, not a run", place=source, hint=hint)
+    found = _source(sources, settings or (), weights)
     chosen, reason = choose_target(target)
     options = BuildOptions(chosen, number_format(precision), calibrate or (), compare, profile, builder)
-    folder = output or Path("engines") / loaded.name
+    folder = output or Path("engines") / found.spec.name
     with progress_console().status("building") as status:
-        certificate = build_run(loaded, weights, folder, options, status.update)
+        certificate = build_run(found.spec, found.weights, folder, options, status.update, files=found.files)
     if reason is not None:
         LOGGER.warning(reason)
     print(f"{folder}: built, and its certificate passed")
@@ -78,6 +81,24 @@ def build(
         print(f"  {line}")
     for line in certificate.lines():
         print(f"  {line}")
+
+
+def _source(sources: Sequence[str], settings: Sequence[str], weights: Path | None) -> "Source":
+    """Return what is built. Raises: UserError for weights beside several runs."""
+    from xformc.compiler.spec import load_spec
+    from xformc.trainer.ensemble import Source, join_runs
+    from xformc.trainer.run_files import find_run
+
+    if len(sources) > 1:
+        if weights is not None:
+            raise UserError(
+                "--weights is for one model", hint="give a checkpoint of each run instead: xformc build A B"
+            )
+        return join_runs([Path(source) for source in sources], settings)
+    (source,) = sources
+    run = find_run(Path(source))
+    spec = load_spec(find_spec(source if run is None else run), settings)
+    return Source(spec, weights if weights is not None or run is None else Path(source))
 
 
 def verify(
