@@ -164,7 +164,7 @@ def _slice(  # noqa: PLR0917 (called by name)
     if step < 1:
         raise site.refuse_number("step", step, "'step' must be at least 1")
     if to_positions == axis.name:
-        raise site.refuse(f"a part of {axis.name} needs another name", "choose another 'to_positions', or leave it out")
+        raise site.refuse(f"there is already an axis {axis.name}", "choose another 'to_positions', or leave it out")
     if axis.size is None and start < 0 and stop is None and step == 1:
         return reorder(site, x, "last", axis.name, -int(start), site.fewer(axis, 1, 0, to_positions, -int(start)).name)
     first, end, count = _bounds(site, axis, int(start), None if stop is None else int(stop), int(step))

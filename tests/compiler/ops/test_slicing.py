@@ -198,6 +198,7 @@ REFUSED = {
     "[slice: {start: 2, stop: 1}]": "there are no positions from 2 to 1",
     "[slice: {start: 6, over: d_model}]": "the axis d_model=6 has no elements from 6 to 6",
     "[slice: {start: 1, to_positions: text}]": "there is already an axis text",
+    "[slice: {start: 1, over: d_model, to_positions: d_model}]": "there is already an axis d_model",
     "{a: {slice: {start: 1, to_positions: part}}, b: {concatenate: {from: x, by: x, to_positions: part}}}": "there is "
     "already an axis part",
     "{a: {concatenate: {by: x, to_positions: both}}, b: {concatenate: {by: x, to_positions: both}}}": "the axis both "
