@@ -20,7 +20,7 @@ from xformc.errors import UserError
 from xformc.format.names import WEIGHTS
 from xformc.trainer.parallel import read_like
 
-OPTIMIZER, STATE = "optimizer.safetensors", "state.json"
+OPTIMIZER, STATE, SCORES = "optimizer.safetensors", "state.json", "scores.json"
 KEPT_OPTIMIZERS = 2
 _DAMAGED = (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError)
 
@@ -31,7 +31,8 @@ class State:
 
     step: updates done. epoch, window, batch: the next batch of the data. seconds: training time.
     tokens: labels trained on. best_loss: lowest validation loss in nats per token. best_step: the step that had it.
-    valid_loss: validation loss of this step. worse: checkpoints since the best one. skipped: updates that were skipped.
+    valid_loss: validation loss of this step. worse: checkpoints since the best one, by what the recipe selects by.
+    skipped: updates that were skipped. best_score: the highest score of the checkpoints before this one.
     """
 
     step: int = 0
@@ -45,6 +46,7 @@ class State:
     worse: int = 0
     skipped: int = 0
     window: int = 0
+    best_score: float | None = None
 
 
 def checkpoint_folder(run: Path, step: int) -> Path:
@@ -81,24 +83,37 @@ def list_checkpoints(run: Path) -> list[Path]:
     return sorted(path for path in found if re.fullmatch(r"\d{8,}", path.name) and path.is_dir())
 
 
-def chosen_checkpoints(run: Path, count: int, *, best: bool) -> list[Path]:
-    """Return the last `count` checkpoints of a run, or the `best`: those of lowest validation loss; oldest first."""
+def chosen_checkpoints(run: Path, count: int, select: str = "last") -> list[Path]:
+    """Return `count` checkpoints of a run, oldest first: the last ones, the `best` ones, of lowest validation loss, or
+    those of the highest score, such as `bleu`; the last ones if none was scored."""
     folders = list_checkpoints(run)
-    if best:
-        losses = {folder: _read_state(folder).valid_loss for folder in folders if _has_state(folder)}
-        measured = [folder for folder, loss in losses.items() if loss is not None]
-        return sorted(sorted(measured, key=lambda folder: losses[folder] or 0.0)[:count])
-    return folders[-count:]
+    if select == "last":
+        return folders[-count:]
+    if select == "best":
+        costs = {folder: _read_state(folder).valid_loss for folder in folders if _has_state(folder)}
+    else:
+        scores = {folder: read_scores(folder).get(select) for folder in folders}
+        costs = {folder: None if score is None else -score for folder, score in scores.items()}
+    measured = [folder for folder, cost in costs.items() if cost is not None]
+    return sorted(sorted(measured, key=lambda folder: costs[folder] or 0.0)[:count]) or folders[-count:]
 
 
-def prune_checkpoints(run: Path, keep: int, *, best: bool = False) -> None:
+def read_scores(checkpoint: Path) -> dict[str, float]:
+    """The scores of a checkpoint's engine by their keys; none if it has none."""
+    try:
+        return json.loads((checkpoint / SCORES).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+
+
+def prune_checkpoints(run: Path, keep: int, select: str = "last") -> None:
     """Remove all but the newest `keep` checkpoints, and the optimizer state of all but the newest two.
 
-    With `best`, remove all but the best `keep` and the newest two.
+    Of those that are selected by a loss or a score, remove all but the best `keep` and the newest two.
     """
     folders = list_checkpoints(run)
     newest = folders[-KEPT_OPTIMIZERS:]
-    kept = {*chosen_checkpoints(run, keep, best=best), *(newest if best else ())}
+    kept = {*chosen_checkpoints(run, keep, select), *(() if select == "last" else newest)}
     for folder in folders:
         if folder not in kept:
             _remove(folder)
@@ -166,7 +181,7 @@ def _check_fit(folder: Path, parameters: Mapping[str, torch.Tensor], weights: An
 
 def _read_state(folder: Path) -> State:
     content = json.loads((folder / STATE).read_text())
-    content.setdefault("window", 0)  # runs from before there were windows
+    content = {"window": 0, "best_score": None, **content}  # runs from before there were windows and scores
     return State(**{name: content[name] for name in State.__dataclass_fields__})
 
 

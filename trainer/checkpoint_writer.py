@@ -38,9 +38,9 @@ class CheckpointWriter:
         metadata: Mapping[str, str],
         processes: Processes = ALONE,
         *,
-        written: Callable[[], None] = lambda: None,
+        written: Callable[[Path], None] = lambda folder: None,
     ) -> None:
-        """`metadata` is that of the weights. The first process calls `written` after each checkpoint."""
+        """`metadata` is that of the weights. The first process calls `written` with the folder of each checkpoint."""
         self._run, self._metadata, self._processes, self._written = run, metadata, processes, written
         self._thread: threading.Thread | None = None
         self._failed: Exception | None = None
@@ -140,7 +140,7 @@ class CheckpointWriter:
         for file in part.iterdir():
             flush(file)
         part.rename(folder)
-        self._written()
+        self._written(folder)
 
     def _others_are_done(self, part: Path) -> bool:
         """Wait for the rows of the other processes; False if this one has given up."""

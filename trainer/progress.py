@@ -18,10 +18,12 @@ from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.trainer.checkpoint import State, writing
 from xformc.trainer.loop import Update
+from xformc.trainer.scores.checkpoint_scores import Scored
 from xformc.trainer.sinks import Sink
 
 UPDATES_PER_LINE = 10
 SKIPPED_IN_A_ROW = 10
+NO_SCORE = "an earlier attempt failed"
 
 
 class Report:
@@ -125,6 +127,12 @@ class Report:
         self.note(f"step {state.step:,}: validation loss {loss:.4f} (perplexity {math.exp(min(loss, 99)):.2f})")
         self._since = time.monotonic()
 
+    def score(self, state: State, scored: Scored) -> None:
+        """Report the scores of a checkpoint, which are known at the next one."""
+        self.line(state, scored_step=scored.step, **scored.scores)
+        shown = ", ".join(f"{name} {value:.2f}" for name, value in scored.scores.items())
+        self.note(f"step {scored.step:,}: {shown or f'no score: {scored.problem or NO_SCORE}'}")
+
     def line(self, state: State, **numbers: float | str | None) -> None:
         """Append one line to `metrics.jsonl`."""
         if self._metrics is None:
@@ -173,7 +181,7 @@ def _drop_lines_after(metrics: Path, step: int) -> None:
             content = json.loads(line)
         except ValueError:  # a killed run was writing this line
             break
-        if content["step"] <= step:
+        if content["step"] <= step and content.get("scored_step") != step:  # that score comes again
             kept.append(line + "\n")
     with writing(metrics), atomic_write(metrics) as part:
         part.write_text("".join(kept), encoding="utf-8")

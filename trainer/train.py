@@ -14,6 +14,7 @@ from xformc.compiler.pipeline import DERIVED, SHARED, begin, run_passes
 from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.ensemble import require_one
+from xformc.compiler.spec.sections import SCORED
 from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.format.names import WEIGHTS
@@ -59,8 +60,10 @@ from xformc.trainer.run import (
     reopen_run,
 )
 from xformc.trainer.schedule import schedule_of
+from xformc.trainer.scores.checkpoint_scores import CheckpointScorer
 from xformc.trainer.scores.metrics import Measure
-from xformc.trainer.scores.run_scores import score_run
+from xformc.trainer.scores.run_scores import score_weights
+from xformc.trainer.selection import judged, measured, scoring, take_score
 from xformc.trainer.sinks import Place, check_sinks, open_sinks
 from xformc.trainer.start import start_from, tokenizer_of, weights_hash
 
@@ -140,7 +143,9 @@ def train(  # noqa: PLR0913 (they are those of Options)
         return TrainResult(out, out / WEIGHTS, trained.state, {})
     console = progress_console()
     with console.status("build the engine") as status:
-        measures = score_run(trained.engine, trained.schema, out, trained.corpus, status.update)
+        measures = score_weights(
+            trained.engine, trained.schema, out, trained.corpus.valid, trained.corpus.labels, status.update
+        )
     _write_scores(out / SCORES, measures)
     for measure in measures:
         console.print(f"validation {measure.line()}", highlight=False, soft_wrap=True)
@@ -180,7 +185,8 @@ def train_weights(
     graph = run_passes(shared).graph
     check_shares(graph, spec.train.accumulate, processes)
     schema = data_schema(spec)
-    corpus = read_corpus(_files(data, schema, options.languages), schema)
+    files = _files(data, schema, options.languages)
+    corpus = read_corpus(files, schema)
     _check_special(spec, schema, corpus, options.start)
     device = choose_device()
     with ExitStack() as held:
@@ -200,7 +206,8 @@ def train_weights(
         if identity.compile:
             model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
         recipe, optimizer = make_recipe(spec, identity, options.minutes), _optimizer(spec, model, identity.seed)
-        job = _Job(spec, out, identity, encoded, recipe, model, wrapped, optimizer, processes)
+        scorer = held.enter_context(scoring(spec.train.select, files.valid, newest, first=processes.first))
+        job = _Job(spec, out, identity, encoded, recipe, model, wrapped, optimizer, processes, scorer)
         state = State()
         if newest is not None:
             state = load_checkpoint(newest, model, optimizer)
@@ -243,13 +250,19 @@ class _Job:
     wrapped: torch.nn.Module
     optimizer: torch.optim.Optimizer
     processes: Processes
+    scorer: CheckpointScorer | None
 
 
 def _run(job: _Job, state: State, report: Report) -> State:
     section = job.spec.train
-    prune = partial(prune_checkpoints, job.out, section.average, best=section.select == "best")
-    metadata = {"spec_sha256": job.identity.spec_sha256}
-    with CheckpointWriter(job.out, metadata, job.processes, written=prune) as writer:
+    metadata, scorer = {"spec_sha256": job.identity.spec_sha256}, job.scorer
+
+    def written(checkpoint: Path) -> None:
+        prune_checkpoints(job.out, section.average, section.select)
+        if scorer is not None:
+            scorer.begin(checkpoint)
+
+    with CheckpointWriter(job.out, metadata, job.processes, written=written) as writer:
 
         def on_update(state: State, update: Update) -> None:
             writer.check()
@@ -266,6 +279,7 @@ def _run(job: _Job, state: State, report: Report) -> State:
             processes=job.processes,
         )
     if job.processes.first:
+        take_score(job.scorer, section.select, report, state)
         _finish(job, state, report)
     return state
 
@@ -273,7 +287,7 @@ def _run(job: _Job, state: State, report: Report) -> State:
 def _finish(job: _Job, state: State, report: Report) -> None:
     """Write the average of the last checkpoints."""
     section = job.spec.train
-    chosen = chosen_checkpoints(job.out, section.average, best=section.select == "best")
+    chosen = chosen_checkpoints(job.out, section.average, section.select)
     average_checkpoints(chosen, job.out / WEIGHTS)
     steps = ", ".join(f"{int(folder.name):,}" for folder in chosen)
     if state.best_loss is not None:
@@ -284,7 +298,7 @@ def _finish(job: _Job, state: State, report: Report) -> None:
 def _keep(job: _Job, report: Report, writer: CheckpointWriter, state: State) -> State:
     """Measure the validation loss and begin to write the checkpoint. Raises: UserError if training has diverged."""
     report.flush(state)
-    recipe = job.recipe
+    recipe, select = job.recipe, job.spec.train.select
     with averaged(job.optimizer):
         loss = validation_loss(
             job.model,
@@ -295,17 +309,14 @@ def _keep(job: _Job, report: Report, writer: CheckpointWriter, state: State) -> 
             processes=job.processes,
         )
         check_finite(state, loss)
-        state = _measured(state, loss)
+        writer.wait()
+        state = measured(state, loss, select)
+        if select in SCORED:
+            state = judged(state, job.processes.agree(take_score(job.scorer, select, report, state)))
         reshard(job.model)
         writer.save(state, job.model, job.optimizer)
     report.validation(state, loss)
     return state
-
-
-def _measured(state: State, loss: float) -> State:
-    if state.best_loss is None or loss < state.best_loss:
-        return replace(state, best_loss=loss, best_step=state.step, valid_loss=loss, worse=0)
-    return replace(state, valid_loss=loss, worse=state.worse + 1)
 
 
 def _describe_model(job: _Job, device: torch.device, state: State) -> str:

@@ -14,7 +14,7 @@ from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.resolve import reachable_blocks
-from xformc.compiler.spec.sections import Decode, Schedule, Train
+from xformc.compiler.spec.sections import SCORED, Decode, Schedule, Train
 from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.interfaces import CONTROLS, END_TOKEN, OPTIONS, RESULTS
 from xformc.format.tasks import TASKS
@@ -90,6 +90,14 @@ def r_drop_fits(tree: Tree, train: Train, results: tuple[Declared, ...]) -> list
     span = (tree.get("train", "r_drop") or tree).span
     message = f"r_drop compares distributions over classes, and '{other.name}' has none"
     return [Problem(span, message, "leave r_drop out: it needs results that are text, or one label each")]
+
+
+def score_fits(tree: Tree, task: str, train: Train) -> list[Problem]:
+    """Check that checkpoints are selected by a score that the task has."""
+    if train.select not in SCORED or task == "translation":
+        return []
+    span = (tree.get("train", "select") or tree).span
+    return [Problem(span, f"{train.select} is a score of translations; this task is {task}", "write select: best")]
 
 
 def named_apart(tree: Tree, train: Train, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:

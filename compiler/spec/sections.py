@@ -219,19 +219,23 @@ class LowRank(Section):
     whole: list[Pattern] = Field(default_factory=list[Pattern])
 
 
+SCORED = ("bleu", "chrf")
+"""The choices of `select` that are scores of engines."""
+
+
 class Train(Section):
     """The training recipe.
 
     `objective` makes examples of plain text. `losses` sets the weight of each result's loss, and its settings. With
     `r_drop` (Liang et al. 2021), a step has each example twice, and the predictions that dropout makes different are
-    drawn together with this weight (the paper's alpha).
-    `batch_tokens` limits the source tokens and the target tokens of a batch. `accumulate` batches make a step. Training
-    ends after `steps` steps or `minutes` minutes, whichever comes first. Pairs with more than `max_length` tokens on a
-    side are skipped. Parameters whose path begins with a pattern of `freeze` keep their values, and with `low_rank` all
-    that it does not name. The result is the mean of `average` checkpoints: the last ones or, with `select: best`, those
-    of lowest validation loss. With `patience`, training ends after that many checkpoints without a lower validation
-    loss. With `ema`, checkpoints have a moving average of the weights, which keeps this part of itself in each step.
-    The activations of blocks whose path fits a pattern of `recompute` are not kept for the backward pass.
+    drawn together with this weight (the paper's alpha). `batch_tokens` limits the source tokens and the target tokens
+    of a batch. `accumulate` batches make a step. Training ends after `steps` steps or `minutes` minutes, whichever
+    comes first. Pairs with more than `max_length` tokens on a side are skipped. Parameters whose path begins with a
+    pattern of `freeze` keep their values, and with `low_rank` all that it does not name. The result is the mean of
+    `average` checkpoints: the last ones or, with `select: best`, those of lowest validation loss, or with `bleu` or
+    `chrf` those whose engines have the highest score. With `patience`, training ends after that many checkpoints that
+    are not better. With `ema`, checkpoints have a moving average of the weights, which keeps this part of itself in
+    each step. The activations of blocks whose path fits a pattern of `recompute` are not kept for the backward pass.
     """
 
     tokenizer: Tokenizer = Tokenizer()
@@ -248,7 +252,7 @@ class Train(Section):
     minutes: Positive | None = None
     checkpoint: Checkpoint = Checkpoint()
     average: Annotated[int, Field(ge=1, le=1000)] = 5
-    select: Literal["last", "best"] = "last"
+    select: Literal["last", "best", "bleu", "chrf"] = "last"
     patience: Count | None = None
     ema: Share | None = None
     freeze: list[Pattern] = Field(default_factory=list[Pattern])

@@ -61,6 +61,11 @@ def test_r_drop_needs_distributions_over_classes(problems: Problems) -> None:
     assert found.message == "r_drop compares distributions over classes, and 'tags' has none"
 
 
+def test_checkpoints_are_scored_by_bleu_in_translation_only(problems: Problems) -> None:
+    (found,) = problems(SPEC.replace("train: {", "train: {select: bleu, "))
+    assert found.message == "bleu is a score of translations; this task is transcription"
+
+
 def test_a_text_alone_is_a_language_model(build: Build) -> None:
     text = PLAIN.replace("{labels: logits, each: token}", "{text: logits}").replace("words", "text").split("train:")[0]
     build(text)

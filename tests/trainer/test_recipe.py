@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from xformc.trainer.loop import Update, take_step
 from xformc.trainer.moving_average import averaged, update_average
 from xformc.trainer.progress import SKIPPED_IN_A_ROW, Report
 from xformc.trainer.recompute import recompute
+from xformc.trainer.selection import judged
 from xformc.trainer.train import Options, train_weights
 
 pytestmark = pytest.mark.processor
@@ -125,8 +127,8 @@ def test_best_checkpoints_and_the_newest_are_kept(tmp_path: Path) -> None:
     model = TinyModel()
     for step, loss in enumerate((3.0, 1.0, 2.0, 4.0, 5.0, 6.0), 1):
         save_checkpoint(tmp_path, State(step=step, valid_loss=loss), model, make_adam(model), {})
-    assert [int(folder.name) for folder in chosen_checkpoints(tmp_path, 2, best=True)] == [2, 3]
-    prune_checkpoints(tmp_path, 2, best=True)
+    assert [int(folder.name) for folder in chosen_checkpoints(tmp_path, 2, select="best")] == [2, 3]
+    prune_checkpoints(tmp_path, 2, select="best")
     assert [int(folder.name) for folder in list_checkpoints(tmp_path)] == [2, 3, 5, 6]
 
 
@@ -157,3 +159,26 @@ def test_recompute_names_a_block() -> None:
     recompute(model, ["encoder/*"])
     assert model.encoder[0].forward != forward
     assert "forward" not in vars(model.decoder[0])
+
+
+def test_checkpoints_are_selected_by_the_scores_of_their_engines(tmp_path: Path) -> None:
+    """Those of a checkpoint come with the next one; a run that is resumed after its end has the same lines."""
+    write_tiny(tmp_path, ("steps: 12", "steps: 8"), ("average: 2", "average: 1\n  select: chrf"))
+    train_tiny(tmp_path, "whole")
+    lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    scores = {line["scored_step"]: (line["step"], line["chrf"]) for line in lines if "scored_step" in line}
+    assert [(step, taken) for step, (taken, _) in scores.items()] == [(4, 8), (8, 8)]
+    best = max(scores, key=lambda step: scores[step][1])
+    assert read_weights(tmp_path / "whole").metadata["steps"] == str(best)
+    before = (tmp_path / "whole" / "metrics.jsonl").read_bytes()
+    state = train_tiny(tmp_path, "whole", Options(resume=True))
+    assert state.best_score == scores[4][1]
+    assert (tmp_path / "whole" / "metrics.jsonl").read_bytes() == before
+
+
+def test_score_that_is_not_higher_counts_against_patience() -> None:
+    state = State(best_score=20.0, worse=1)
+    assert judged(state, math.nan) == state
+    assert judged(state, 20.0).worse == judged(state, -math.inf).worse == 2
+    assert judged(state, 20.5) == State(best_score=20.5)
+    assert judged(State(), -math.inf) == State(worse=1)
