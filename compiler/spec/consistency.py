@@ -92,6 +92,21 @@ def r_drop_fits(tree: Tree, train: Train, results: tuple[Declared, ...]) -> list
     return [Problem(span, message, "leave r_drop out: it needs results that are text, or one label each")]
 
 
+def sampling_fits(tree: Tree, task: str, train: Train) -> list[Problem]:
+    """Check that texts can be split into tokens in several ways."""
+    wanted, tasks = train.tokenizer, ("translation", "language_model")
+    if wanted.sampling is None:
+        return []
+    span = (tree.get("train", "tokenizer", "sampling") or tree).span
+    if wanted.kind not in ("bpe", "unigram"):
+        return [
+            Problem(span, f"a tokenizer of the kind {wanted.kind} has one way to split a text", "use bpe or unigram")
+        ]
+    if task not in tasks or train.objective is not None or tree.get("results") is not None:
+        return [Problem(span, f"sampling is for the tasks {' and '.join(tasks)}; this task is {task}", "leave it out")]
+    return []
+
+
 def score_fits(tree: Tree, task: str, train: Train) -> list[Problem]:
     """Check that checkpoints are selected by a score that the task has."""
     if train.select not in SCORED or task == "translation":

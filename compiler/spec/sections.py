@@ -66,10 +66,15 @@ class OneOf(Section):
 
 
 class Tokenizer(Section):
-    """How text is split into tokens. `shared`: all token inputs have one vocabulary."""
+    """How text is split into tokens. `shared`: all token inputs have one vocabulary.
+
+    With `sampling`, each epoch of the training text is split anew at random: of `bpe`, this part of the merges is left
+    out (Provilkov et al. 2020); of `unigram`, it is the exponent of the probabilities (Kudo 2018).
+    """
 
     kind: Literal["bpe", "unigram", "word", "char"] = "bpe"
     shared: bool = True
+    sampling: Share | None = None
 
 
 class Adam(Section):

@@ -15,6 +15,7 @@ from xformc.compiler.spec.consistency import (
     named_apart,
     objective_fits,
     r_drop_fits,
+    sampling_fits,
     schedule_rate,
     score_fits,
     shared_vocabulary,
@@ -195,6 +196,7 @@ def read_spec(tree: Tree, stem: str) -> Spec:
         problems += wide_beam(tree, task, written_in(model.results), document.decode, model.inputs)
         problems += word_pieces(tree, document.task, document.train, model.inputs)
         problems += objective_fits(tree, document.train, model.inputs, model.results)
+        problems += sampling_fits(tree, task, document.train)
         problems += score_fits(tree, task, document.train)
         problems += r_drop_fits(tree, document.train, model.results)
         problems += named_apart(tree, document.train, model.inputs, model.results)

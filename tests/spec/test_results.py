@@ -66,6 +66,13 @@ def test_checkpoints_are_scored_by_bleu_in_translation_only(problems: Problems) 
     assert found.message == "bleu is a score of translations; this task is transcription"
 
 
+def test_subwords_are_sampled_where_there_are_several(problems: Problems) -> None:
+    (found,) = problems(SPEC.replace("train: {", "train: {tokenizer: {sampling: 0.1}, "))
+    assert found.message == "sampling is for the tasks translation and language_model; this task is transcription"
+    (found,) = problems(SPEC.replace("train: {", "train: {tokenizer: {sampling: 0.1, kind: word}, "))
+    assert found.message == "a tokenizer of the kind word has one way to split a text"
+
+
 def test_a_text_alone_is_a_language_model(build: Build) -> None:
     text = PLAIN.replace("{labels: logits, each: token}", "{text: logits}").replace("words", "text").split("train:")[0]
     build(text)

@@ -17,9 +17,10 @@ from xformc.trainer.data.result_examples import encode_results, has_texts, targe
 from xformc.trainer.data.shards.manifest import MANIFEST
 from xformc.trainer.data.shards.reader import Prepared, is_prepared, prepared_files, read_prepared, shard_examples
 from xformc.trainer.data.splits import CorpusFiles, Files, find_files, find_pairs, suffix_of
+from xformc.trainer.data.subword_sampling import SampledTexts
 from xformc.trainer.data.text_examples import encode_texts, load_for, train_on
 from xformc.trainer.data.text_files import Texts, read_texts
-from xformc.trainer.data.vocabulary import Tokenizer, train_tokenizer
+from xformc.trainer.data.vocabulary import SUFFIXES, Tokenizer, train_tokenizer
 
 Split = Texts | Arrays
 
@@ -60,8 +61,15 @@ def read_corpus(files: CorpusFiles, schema: DataSchema) -> Corpus:
     return Corpus(train, valid, name_labels(train, schema))
 
 
-def encode_corpus(corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None) -> EncodedCorpus:
-    """Make examples of both splits. Raises: UserError if the data does not fit the spec or is all too long."""
+def encode_corpus(
+    corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None, sampling: float | None = None
+) -> EncodedCorpus:
+    """Make examples of both splits; with `sampling`, the training texts are segmented anew in each epoch.
+
+    Raises: UserError if the data does not fit the spec or is all too long.
+    """
+    if sampling is not None:
+        return _sampled(corpus, schema, tokenizer, sampling)
     if isinstance(corpus.train, Prepared):
         assert tokenizer is not None
         train = shard_examples(corpus.train, schema, tokenizer)
@@ -71,6 +79,21 @@ def encode_corpus(corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | Non
     return EncodedCorpus(train, encode_split(corpus.valid, schema, tokenizer, corpus.labels))
 
 
+def _sampled(corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None, rate: float) -> EncodedCorpus:
+    texts = corpus.train
+    if not isinstance(texts, Texts):
+        what = "prepared data" if isinstance(texts, Prepared) else "an array"
+        hint = "give the data as text, or remove train.tokenizer.sampling from the spec"
+        raise UserError(
+            f"train.tokenizer.sampling: the token ids of {what} are fixed", place=str(texts.path), hint=hint
+        )
+    if tokenizer is None or any(known.suffix != SUFFIXES[0] for known in tokenizer.vocabularies.values()):
+        hint = "remove train.tokenizer.sampling from the spec"
+        raise UserError("train.tokenizer.sampling needs SentencePiece models", place=str(texts.path), hint=hint)
+    usual, valid = (encode_split(split, schema, tokenizer, corpus.labels) for split in (texts, corpus.valid))
+    return EncodedCorpus(SampledTexts(texts, schema, tokenizer, rate, usual), valid)
+
+
 def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
     """Yield a line for each split: the number of examples, and the numbers dropped with the reasons."""
     for name, split, examples in (
@@ -78,7 +101,8 @@ def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
         ("validation", corpus.valid, encoded.valid),
     ):
         if not isinstance(examples, Examples):
-            yield f"{name}: {len(examples):,} examples, prepared"
+            how = "segmented anew in each epoch" if isinstance(examples, SampledTexts) else "prepared"
+            yield f"{name}: {len(examples):,} examples, {how}"
             continue
         empty = split.empty if isinstance(split, Texts) else 0
         dropped = [

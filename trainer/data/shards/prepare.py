@@ -92,6 +92,9 @@ def prepare(
     """
     schema = data_schema(spec)
     require_task(schema)
+    if spec.train.tokenizer.sampling is not None:
+        hint = "train on the text itself, or remove train.tokenizer.sampling from the spec"
+        raise UserError("train.tokenizer.sampling: the token ids of prepared data are fixed", hint=hint)
     begun = (out / LOCK).exists()
     if resume and (out / MANIFEST).exists():
         return read_manifest(out)
