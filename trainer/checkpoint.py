@@ -181,7 +181,8 @@ def _check_fit(folder: Path, parameters: Mapping[str, torch.Tensor], weights: An
 
 def _read_state(folder: Path) -> State:
     content = json.loads((folder / STATE).read_text())
-    content = {"window": 0, "best_score": None, **content}  # runs from before there were windows and scores
+    content.setdefault("window", 0)  # runs from before there were windows, and scores
+    content.setdefault("best_score", None)
     return State(**{name: content[name] for name in State.__dataclass_fields__})
 
 

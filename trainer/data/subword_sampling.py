@@ -72,6 +72,7 @@ class SampledVocabulary(Vocabulary):
             drawn = int(np.random.SeedSequence([*self.seed, start]).generate_state(1)[0])
             sentencepiece.set_random_generator_seed(drawn)  # pyright: ignore[reportUnknownMemberType]
             lines = list(sentences[start : start + LINES])
-            settings = {"enable_sampling": True, "alpha": self.rate, "nbest_size": -1, "num_threads": 1}
-            found += processor.encode(lines, out_type=int, **settings)
+            found += processor.encode(
+                lines, out_type=int, enable_sampling=True, alpha=self.rate, nbest_size=-1, num_threads=1
+            )
         return found
