@@ -215,9 +215,9 @@ class _Slots:
             known = self.arrays.get(name)
             if known is None or any(size < new for size, new in zip(known.shape[1:], value.shape[1:], strict=True)):
                 self.arrays[name] = known = _grown(known, self._slots, value)
-            for slot, one in zip(slots, value, strict=True):
-                known[slot] = 0
-                known[(slot, *map(slice, one.shape))] = one
+            if known.shape[1:] != value.shape[1:]:
+                known[slots] = 0
+            known[(slots, *map(slice, value.shape[1:]))] = value
 
 
 def _grown(before: Array | None, slots: int, value: Array) -> Array:
