@@ -14,7 +14,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import sequences_of
 from xformc.compiler.spec.sections import Decode, Sample
 from xformc.format.inputs import Input
-from xformc.format.interfaces import BY_TEXT, PREFIX, PROBABILITIES, RESULTS
+from xformc.format.interfaces import BY_TEXT, PHRASES, PREFIX, PROBABILITIES, RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions, recorded
 from xformc.format.precision import Precision
 from xformc.format.results import Result
@@ -173,7 +173,7 @@ class Program:
         """What calls may give the engine beside one value for each option."""
         if self.decoding == "forward" or self.traits.fixed:
             return ()
-        return (PREFIX, BY_TEXT) if self.decoding == "search" else (BY_TEXT,)
+        return (PREFIX, PHRASES, BY_TEXT) if self.decoding == "search" else (BY_TEXT,)
 
     @property
     def scores_texts(self) -> bool:

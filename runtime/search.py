@@ -15,6 +15,7 @@ from xformc.format.manifest import SearchOptions
 from xformc.format.search_options import LENGTH_PENALTIES
 from xformc.runtime.each import Values
 from xformc.runtime.options import arrays
+from xformc.runtime.phrases import phrase_tokens, stack_phrases
 from xformc.runtime.results import Expected, up_to
 from xformc.runtime.rows import pad
 from xformc.runtime.session import Session
@@ -47,7 +48,7 @@ class SearchResult:
         return [[self.text(row, rank) for rank in range(ranks)] for row in range(rows)]
 
 
-def search(
+def search(  # noqa: PLR0913 (each is an option)
     session: Session,
     given: Mapping[str, NDArray[Any]],
     options: SearchOptions,
@@ -57,12 +58,14 @@ def search(
     others: Mapping[str, Expected] = MappingProxyType({}),
     prefixes: Sequence[Sequence[int] | NDArray[np.int64]] = (),
     each: Values = MappingProxyType({}),
+    phrases: Sequence[NDArray[np.int64] | None] = (),
 ) -> SearchResult:
     """Write text for the inputs `given` by name, batch first, padded at the end.
 
     `end` are the tokens that end a text, if not those of the engine; `vocabulary`, if known, is the number of tokens.
     `others` are further outputs of the model. `prefixes`, if there are any, are the tokens that the text of each row
     begins with. `each` are options with a row for each text, which replace those of `options`.
+    `phrases` are the tokens of the phrases that the text of each row must have, [phrases, length], padded with -1.
 
     Raises: UserError if ONNX Runtime fails, or if the model's results are none of such a search.
     """
@@ -76,11 +79,13 @@ def search(
         **arrays(options),
         **each,
         **({END_TOKEN: np.array(special.as_input(end), np.int64)} if end else {}),
+        **stack_phrases(phrases),
         **({PREFIX: pad(prefixes, special.absent)} if any(len(prefix) for prefix in prefixes) else {}),
     }
     longest = replace(options, **{name: each[name].max().item() for name in LIMITS if name in each})
     limit, found = length_limit(longest, most_positions(given, session.vocabularies)), (len(first), options.n_best)
-    limit = max([limit, *map(len, prefixes)])
+    begun = max(map(len, prefixes), default=0)
+    limit = max(limit, begun + (max(map(phrase_tokens, phrases)) + 1 if phrases else 0))
     tokens = Expected(np.int64, (*found, up_to(limit)), vocabulary)
     expected = (tokens, Expected(np.int64, found, limit + 1), Expected(np.float32, found))
     tokens_found, lengths, scores, *rest = session.run(feeds, (*expected, *others.values()))

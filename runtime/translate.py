@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.format.inputs import Input
-from xformc.format.interfaces import PREFIX
+from xformc.format.interfaces import PHRASES, PREFIX
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.results import Result, beside_text, of_text
 from xformc.format.tokens import SpecialTokens
@@ -18,6 +18,7 @@ from xformc.runtime.each import options_in, stack_options
 from xformc.runtime.generate import Prompt, sample
 from xformc.runtime.kinds.kind import fields_of
 from xformc.runtime.options import arrays
+from xformc.runtime.phrases import phrase_tokens
 from xformc.runtime.predict import expected_outputs, nothing_of, values_of
 from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, row_lengths, stack
@@ -82,6 +83,7 @@ def tokens_needed(row: Row, *, inputs: Mapping[str, Input], options: SearchOptio
     lengths = list(row_lengths(inputs, row).values())
     own = replace(options, **{name: row[name].item() for name in LIMITS if name in row})
     limit = max(length_limit(own, lengths[0] if lengths else 0), len(row.get(PREFIX, ())))
+    limit = max(limit, len(row.get(PREFIX, ())) + phrase_tokens(row.get(PHRASES)) + 1) if PHRASES in row else limit
     return max(lengths, default=1) + options.beam_size * (limit if longest is None else min(limit, longest))
 
 
@@ -201,7 +203,10 @@ def search_rows(
     feeds, vocabulary = stack(engine.given, rows), engine.inputs[str(engine.written)].pieces
     others, prefixes = _other_outputs(engine, feeds), [row.get(PREFIX, NO_TOKENS) for row in rows]
     each = stack_options(rows, arrays(options))
-    return search(session, feeds, options, end, vocabulary=vocabulary, others=others, prefixes=prefixes, each=each)
+    beside: Any = {"others": others, "prefixes": prefixes, "each": each}
+    if any(PHRASES in row for row in rows):
+        beside["phrases"] = [row.get(PHRASES) for row in rows]
+    return search(session, feeds, options, end, vocabulary=vocabulary, **beside)
 
 
 def sample_rows(

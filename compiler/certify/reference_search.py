@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.certify.reference_edits import edited
+from xformc.compiler.certify.reference_phrases import Phrase, bank, in_turn, next_tokens, open_phrases
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import SPECIAL, SpecialTokens
 
@@ -63,15 +64,20 @@ def search(
     longest: int | None = None,
     special: SpecialTokens = SPECIAL,
     prefix: Sequence[int] = (),
+    *,
+    phrases: Sequence[Phrase] = (),
 ) -> Found:
     """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
     `special` has the tokens that begin and end a hypothesis; `prefix` are the tokens that all of them begin with. One
-    with an end token is a whole text, which may be shorter than `min_length`. Their scores are not edited.
+    with an end token is a whole text, which may be shorter than `min_length`. Their scores are not edited. All have the
+    `phrases`.
     """
     width = options.beam_size
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
     limit = max(1, int(np.floor(scaled)) + options.max_length_offset, len(prefix))
+    if phrases:
+        limit = max(limit, len(prefix) + sum(map(len, phrases)) + 1)
     limit = limit if longest is None else min(limit, longest)
     least = 0 if {*special.end} & {*prefix} else options.min_length or 0
     beam = [_Open((), np.float32(0))]
@@ -79,16 +85,23 @@ def search(
     finished, gaps = 0, list[float]()
     for length in range(1, limit + 1):
         forced = prefix[length - 1] if length <= len(prefix) else None
-        candidates = _expand(scorer, special, beam, options, forced)
-        gaps += _gaps([candidate.log_probability for candidate in candidates])
+        candidates = _expand(scorer, special, beam, options, forced, phrases)
+        banks = [_bank(phrases, special, beam, candidate) for candidate in candidates]
+        for number in set(banks):
+            pairs = zip(candidates, banks, strict=True)
+            gaps += _gaps(sorted([one.log_probability for one, bank in pairs if bank == number], reverse=True))
         candidates = candidates[: 2 * width]
         for candidate in candidates[: _places(options, finished)]:
+            text = (*special.begun, *beam[candidate.parent].tokens, candidate.token)
+            if open_phrases(phrases, text):
+                continue
             if (candidate.token in special.end and length >= least) or length == limit:
                 finished += 1
                 tokens = (*beam[candidate.parent].tokens, candidate.token)
                 pool.append(Hypothesis(tokens, score(candidate.log_probability, length, options)))
         pool = sorted(pool, key=lambda hypothesis: -hypothesis.score)[:width]
         going_on = [candidate for candidate in candidates if candidate.token not in special.end]
+        going_on = sorted(going_on[:width], key=lambda candidate: -candidate.log_probability)
         going_on = going_on[: _places(options, finished)]
         beam = [
             _Open((*beam[candidate.parent].tokens, candidate.token), candidate.log_probability)
@@ -145,7 +158,12 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _expand(
-    scorer: Scorer, special: SpecialTokens, beam: list[_Open], options: SearchOptions, forced: int | None
+    scorer: Scorer,
+    special: SpecialTokens,
+    beam: list[_Open],
+    options: SearchOptions,
+    forced: int | None,
+    phrases: Sequence[Phrase] = (),
 ) -> list[_Candidate]:
     """The 2 * width best continuations, best first, and the next best one; or those by the `forced` token.
 
@@ -159,12 +177,22 @@ def _expand(
         changed = scores[parent] if forced is not None else edited(scores[parent], targets[parent].tolist(), options)
         order = logits[parent] if np.array_equal(changed, scores[parent]) else changed
         best = np.argsort(-order, kind="stable")[:most] if forced is None else [forced]
+        if phrases and forced is None:
+            wanted = sorted(next_tokens(phrases, targets[parent].tolist()))
+            changed[wanted] = scores[parent][wanted]
+            others = [token for token in np.argsort(-changed, kind="stable") if token not in wanted]
+            best = np.array([*others[: most - 1], *wanted])
         candidates += [
             _Candidate(parent, int(token), hypothesis.log_probability + changed[token])
             for token in best
             if changed[token] > -np.inf
         ]
-    return sorted(candidates, key=lambda candidate: -candidate.log_probability)[:most]
+    candidates = sorted(candidates, key=lambda candidate: -candidate.log_probability)
+    return in_turn(candidates, lambda candidate: _bank(phrases, special, beam, candidate))[:most]
+
+
+def _bank(phrases: Sequence[Phrase], special: SpecialTokens, beam: list[_Open], candidate: _Candidate) -> int:
+    return bank(phrases, (*special.begun, *beam[candidate.parent].tokens, candidate.token))
 
 
 def _gaps(ordered: list[np.float32]) -> list[float]:

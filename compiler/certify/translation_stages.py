@@ -17,13 +17,14 @@ from xformc.compiler.certify.reference_search import Found, rescore, search
 from xformc.compiler.certify.sampling_stages import samples_stage
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
-from xformc.format.interfaces import PREFIX
+from xformc.format.interfaces import PHRASES, PREFIX
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import ADVANCE
 from xformc.format.tokens import SpecialTokens
 from xformc.runtime.each import own_values
+from xformc.runtime.phrases import NO_TOKEN
 from xformc.runtime.refill_search import RefillingSearch, search_of
-from xformc.runtime.rows import Row, random_ids
+from xformc.runtime.rows import Row, pad, random_ids
 from xformc.runtime.search import SearchResult
 from xformc.runtime.session import Session
 from xformc.runtime.translate import search_rows
@@ -112,6 +113,7 @@ def _expect(
             program.longest,
             special,
             [int(token) for token in source.get(PREFIX, ())],
+            phrases=[[int(token) for token in phrase if token >= 0] for phrase in source.get(PHRASES, ())],
         )
         for source in sources
     )
@@ -214,8 +216,27 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
     )
     width = free.options.beam_size
     long = _expect(subject, ending.sources, width, ending.special.end, LONG)
-    stage = _search(subject, "controls", [long, _expect(subject, rows, width, changes=BEGUN)])
-    return replace(stage, what="tokens and scores of the reference search, for long texts and given beginnings")
+    phrases = _expect(subject, _with_phrases(subject, free.sources), width)
+    stage = _search(subject, "controls", [long, phrases, _expect(subject, rows, width, changes=BEGUN)])
+    return replace(
+        stage, what="tokens and scores of the reference search, for long texts, given beginnings and phrases"
+    )
+
+
+def _with_phrases(subject: Subject, sources: Sequence[Row]) -> tuple[Row, ...]:
+    """The sources with phrases of random tokens: none, one, two that begin alike, and so on."""
+    program, random = subject.program, np.random.default_rng(3)
+    written, room = program.inputs[str(program.written)], (program.longest or max(LENGTHS)) - 1
+    first, second, third, fourth = (int(one) for one in random_ids(random, written, 4))
+    lists: tuple[list[list[int]], ...] = (
+        [],
+        [[first]],
+        [[first, second], [first, third]],
+        [[fourth, second, first], [third]],
+    )
+    fitting = [phrases if sum(map(len, phrases)) <= room else [] for phrases in lists]
+    arrays = [pad(phrases, NO_TOKEN) if phrases else np.zeros((0, 0), np.int64) for phrases in fitting]
+    return tuple({**source, PHRASES: array} for source, array in zip(sources, arrays, strict=True))
 
 
 def _edits(subject: Subject, free: _Expected) -> Stage:

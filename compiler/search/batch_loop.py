@@ -17,6 +17,8 @@ from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags,
 from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, moving
 from xformc.compiler.search.edits import EditInputs, emit_edits
 from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_fields, emit_loop, fields_of, mapped
+from xformc.compiler.search.phrases import Phrases, emit_used
+from xformc.compiler.search.phrases import emit_lengths as emit_phrase_lengths
 from xformc.format.tokens import SpecialTokens
 
 _KEPT = frozenset({"batch", "beam", "source"})
@@ -41,6 +43,7 @@ class SearchInputs:
     patience: str
     end_token: str
     prefix: str
+    phrases: str
     edits: EditInputs
 
 
@@ -132,6 +135,7 @@ OPTION_TYPES: Mapping[str, Type] = {
     "presence_penalty": _NUMBER,
     "frequency_penalty": _NUMBER,
     "edited": Type("bool", (Axis("batch"),)),
+    "phrases": Type("int64", (Axis("batch"), Axis("phrases"), Axis("phrase_length"))),
 }
 """The options of a sentence: the fields of `BeamOptions`, `Rules` and `EditInputs`, and whether scores are edited."""
 
@@ -147,12 +151,17 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     width = onnx.op("Unsqueeze", inputs.beam_size, [0])
     rules, penalty = Rules(inputs.length_penalty_kind, inputs.stop_rule, inputs.patience), inputs.length_penalty
     edits = emit_edits(onnx, inputs.edits)
-    options = BeamOptions(width, onnx.op("Mul", width, [2]), inputs.end_token, penalty, decoder.written, rules, edits)
+    phrases = Phrases(inputs.phrases, emit_used(onnx, inputs.phrases)) if inputs.phrases else None
+    ends = (inputs.end_token, penalty, decoder.written, rules)
+    options = BeamOptions(width, onnx.op("Mul", width, [2]), *ends, edits, phrases)
     count = emit_count(onnx, decoder)
     batch = onnx.op("Shape", count, start=0, end=1)
     prefix = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))
     limit = emit_limit(onnx, count, inputs.max_length_factor, inputs.max_length_offset, longest)
-    limit = onnx.op("Max", limit, emit_lengths(onnx, prefix, decoder.written))
+    begun = emit_lengths(onnx, prefix, decoder.written)
+    limit = onnx.op("Max", limit, begun)
+    if phrases is not None:
+        limit = _with_room(onnx, limit, begun, phrases.tokens, longest)
     least = _emit_least(onnx, inputs, prefix, limit, decoder.written)
     longest_limit = onnx.op("ReduceMax", limit, keepdims=0)
     given = {value.name: value.name for value in decoder.given}
@@ -168,6 +177,14 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     )
 
 
+def _with_room(onnx: OnnxEmitter, limit: str, begun: str, phrases: str, longest: int | None) -> str:
+    """The limit of each sentence [batch] with room for all of its phrases, behind `begun` tokens, and an end token."""
+    wanted = onnx.op("ReduceSum", emit_phrase_lengths(onnx, phrases), [1], keepdims=0)
+    needed = onnx.op("Add", onnx.op("Add", begun, wanted), 1)
+    needed = needed if longest is None else onnx.op("Min", needed, longest)
+    return onnx.op("Where", onnx.op("Greater", wanted, 0), onnx.op("Max", limit, needed), limit)
+
+
 def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str, special: SpecialTokens) -> str:
     """The least tokens of each sentence, [batch]; 0 for one whose prefix is a whole text."""
     ends = onnx.op("Cast", is_end(onnx, prefix, inputs.end_token, special), to=7)
@@ -180,19 +197,23 @@ def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:
     """The options of `OPTION_TYPES`, with a row for each sentence of the batch."""
     options, (tokens, *numbers) = begun.options, begun.options.needed_edits.inputs.names
     names = [options.length_penalty, *astuple(options.needed_rules), tokens, *numbers, options.needed_edits.rows]
+    names.append(options.needed_phrases.tokens)
     pairs = zip(OPTION_TYPES, names, strict=True)
     return {
-        name: onnx.op("Expand", value, onnx.op("Concat", begun.batch, [1], axis=0) if value == tokens else begun.batch)
+        name: onnx.op(
+            "Expand", value, onnx.op("Concat", begun.batch, *[[1]] * (len(OPTION_TYPES[name].axes) - 1), axis=0)
+        )
         for name, value in pairs
     }
 
 
 def options_of(options: BeamOptions, option: Names) -> BeamOptions:
     """The options of the live sentences; `options` are those of the batch."""
-    rest = {name: value for name, value in option.items() if name not in ("length_penalty", "edited")}
+    rest = {name: value for name, value in option.items() if name not in ("length_penalty", "edited", "phrases")}
     rules = Rules(*(rest.pop(field.name) for field in fields(Rules)))
     edits = replace(options.needed_edits, inputs=EditInputs(**rest), rows=option["edited"])
-    return replace(options, length_penalty=option["length_penalty"], rules=rules, edits=edits)
+    phrases = replace(options.needed_phrases, tokens=option["phrases"])
+    return replace(options, length_penalty=option["length_penalty"], rules=rules, edits=edits, phrases=phrases)
 
 
 def heads_of(decoder: Decoder, begun: Begun) -> Names:

@@ -9,6 +9,7 @@ from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.carried import NEVER, BeamIntegers, BeamScores, BeamTokens
 from xformc.compiler.search.edits import EditInputs, Edits, edit_scores
 from xformc.compiler.search.loops import Record
+from xformc.compiler.search.phrases import Phrases, has_all, in_turn, next_tokens
 from xformc.format.search_options import STOP_RULES
 from xformc.format.tokens import SpecialTokens
 
@@ -18,7 +19,8 @@ class BeamOptions:
     """Options of all steps; `width` and `candidates` (twice the width) are vectors with one element.
 
     `special` are the special tokens of the written text. `rules` are None for the GNMT length penalty and the stop rule
-    `first`, `edits` for a search that edits no scores. With rules, the length penalty is [batch], otherwise a scalar.
+    `first`, `edits` for a search that edits no scores, `phrases` for one without phrases. With rules, the length
+    penalty is [batch], otherwise a scalar.
     """
 
     width: str
@@ -28,6 +30,7 @@ class BeamOptions:
     special: SpecialTokens
     rules: "Rules | None" = None
     edits: Edits | None = None
+    phrases: Phrases | None = None
 
     @property
     def needed_rules(self) -> "Rules":
@@ -40,6 +43,12 @@ class BeamOptions:
         """The edits, which must be there."""
         assert self.edits is not None
         return self.edits
+
+    @property
+    def needed_phrases(self) -> Phrases:
+        """The phrases, which must be there."""
+        assert self.phrases is not None
+        return self.phrases
 
 
 @dataclass(frozen=True)
@@ -166,22 +175,75 @@ def select(
     """The best continuations, given the logits of the step and the scores of the hypotheses [batch, beam].
 
     `forced` [batch]: the only token that continues the hypotheses of a sentence, or absent for any. `texts` are the
-    tokens of the hypotheses, [batch, beam, length], with which scores are edited; None for no edits.
+    tokens of the hypotheses, [batch, beam, length], with which scores are edited and phrases found; None for neither.
     """
-    best, ids = onnx.ops("TopK", 2, logits, options.candidates, axis=-1)
-    first = onnx.op("GatherElements", onnx.op("LogSoftmax", logits, axis=-1), _leading(onnx, ids), axis=-1)
-    normalizer = onnx.op("Sub", _leading(onnx, best), first)  # 10 times as fast as ReduceLogSumExp
-    best = onnx.op("Sub", best, normalizer)
+    pair, best, ids = _best(onnx, logits, options.candidates)
     if texts is not None:
-        best, ids = _edit(onnx, (logits, normalizer), texts, options, best, ids)
+        best, ids = _edit(onnx, pair, texts, options, best, ids)
     if forced is not None:
-        best, ids = _force(onnx, (logits, normalizer), (forced, options.special.absent), best, ids)
+        best, ids = _force(onnx, pair, (forced, options.special.absent), best, ids)
     total = onnx.op("Add", best, onnx.op("Unsqueeze", before, [2, 3]))
     flat = onnx.op("Concat", onnx.op("Shape", before, end=1), [-1], axis=0)
-    scores, chosen = onnx.ops("TopK", 2, onnx.op("Reshape", total, flat), options.candidates, axis=-1)
-    tokens = onnx.op("GatherElements", onnx.op("Reshape", ids, flat), chosen, axis=-1)
-    ended = is_end(onnx, tokens, options.end_token, options.special)
-    return Candidates(scores, tokens, onnx.op("Div", chosen, options.candidates), ended)
+
+    def usual(scope: OnnxEmitter) -> tuple[str, ...]:
+        scores, chosen = scope.ops("TopK", 2, scope.op("Reshape", total, flat), options.candidates, axis=-1)
+        tokens = scope.op("GatherElements", scope.op("Reshape", ids, flat), chosen, axis=-1)
+        return scores, tokens, scope.op("Div", chosen, options.candidates)
+
+    if options.phrases is None or texts is None or forced is None:
+        scores, tokens, parents = usual(onnx)
+    else:
+        given = (pair, before, options, forced, texts)
+
+        def with_phrases(scope: OnnxEmitter) -> tuple[str, ...]:
+            return _in_turn(scope, *given)
+
+        scores, tokens, parents = onnx.choose(options.phrases.used, with_phrases, usual, ("float32", "int64", "int64"))
+    return Candidates(scores, tokens, parents, is_end(onnx, tokens, options.end_token, options.special))
+
+
+def _best(onnx: OnnxEmitter, logits: str, count: str) -> tuple[tuple[str, str], str, str]:
+    """The logits and their normalizers, and the best log probabilities with their tokens."""
+    best, ids = onnx.ops("TopK", 2, logits, count, axis=-1)
+    first = onnx.op("GatherElements", onnx.op("LogSoftmax", logits, axis=-1), _leading(onnx, ids), axis=-1)
+    normalizer = onnx.op("Sub", _leading(onnx, best), first)  # 10 times as fast as ReduceLogSumExp
+    return (logits, normalizer), onnx.op("Sub", best, normalizer), ids
+
+
+def _in_turn(
+    onnx: OnnxEmitter, pair: tuple[str, str], before: str, options: BeamOptions, forced: str, texts: str
+) -> tuple[str, ...]:
+    """The scores, tokens and parents of the candidates with phrases, in the order of their places.
+
+    `pair` are the logits and their normalizers. The tokens that continue phrases are not edited.
+    """
+    assert options.phrases is not None
+    scores = onnx.op("Sub", *pair)
+    changed = _edited(onnx, scores, texts, options)
+    wanted = onnx.op("Unsqueeze", next_tokens(onnx, texts, options.phrases.tokens), [2])
+    none = onnx.op("Less", wanted, 0)
+    own = onnx.op("Where", none, NEVER, onnx.op("GatherElements", scores, onnx.op("Max", wanted, 0), axis=-1))
+    zeros = onnx.op("Expand", 0, onnx.op("Shape", scores))
+    marks = onnx.op("Cast", onnx.op("Not", none), to=7)
+    marks = onnx.op("ScatterElements", zeros, onnx.op("Max", wanted, 0), marks, axis=3, reduction="add")
+    changed = onnx.op("Where", onnx.op("Greater", marks, 0), NEVER, changed)
+    best, ids = onnx.ops("TopK", 2, changed, options.candidates, axis=-1)
+    best, ids = (onnx.op("Concat", *both, axis=3) for both in ((best, own), (ids, onnx.op("Max", wanted, 0))))
+    best, ids = _force(onnx, pair, (forced, options.special.absent), best, ids)
+    total = onnx.op("Add", best, onnx.op("Unsqueeze", before, [2, 3]))
+    lists = onnx.op("Squeeze", total, [2]), onnx.op("Squeeze", ids, [2])
+    found = in_turn(onnx, lists, texts, options.phrases.tokens, options.candidates)
+    return found.scores, found.tokens, found.parents
+
+
+def _edited(onnx: OnnxEmitter, scores: str, texts: str, options: BeamOptions) -> str:
+    """The log probabilities [batch, beam, 1, vocabulary] after the edits."""
+    edits = options.needed_edits
+    rows = onnx.op("Reshape", scores, onnx.op("Concat", [-1], onnx.op("Shape", scores, start=3), axis=0))
+    written = onnx.op("Reshape", texts, onnx.op("Concat", [-1], onnx.op("Shape", texts, start=2), axis=0))
+    inputs = _for_hypotheses(onnx, edits.inputs, onnx.op("Shape", texts, start=1, end=2))
+    changed = onnx.op("Reshape", edit_scores(onnx, rows, written, inputs), onnx.op("Shape", scores))
+    return onnx.op("Where", onnx.op("Unsqueeze", edits.rows, [1, 2, 3]), changed, scores)
 
 
 def _edit(
@@ -194,11 +256,7 @@ def _edit(
     edits = options.needed_edits
 
     def edited(scope: OnnxEmitter) -> tuple[str, ...]:
-        scores = scope.op("Sub", *pair)
-        rows = scope.op("Reshape", scores, scope.op("Concat", [-1], scope.op("Shape", scores, start=3), axis=0))
-        written = scope.op("Reshape", texts, scope.op("Concat", [-1], scope.op("Shape", texts, start=2), axis=0))
-        inputs = _for_hypotheses(scope, edits.inputs, scope.op("Shape", texts, start=1, end=2))
-        changed = scope.op("Reshape", edit_scores(scope, rows, written, inputs), scope.op("Shape", scores))
+        changed = _edited(scope, scope.op("Sub", *pair), texts, options)
         found = scope.ops("TopK", 2, changed, options.candidates, axis=-1)
         here = scope.op("Unsqueeze", edits.rows, [1, 2, 3])
         return tuple(scope.op("Where", here, new, old) for new, old in zip(found, (best, ids), strict=True))
@@ -240,11 +298,13 @@ def settle(
     """
     width, last = options.width, onnx.op("LessOrEqual", now.limit, now.length)
     top = leading(onnx, candidates, width)
-    ends, scores = ending(onnx, top, last, now, options)
     sequences = continued(rows_of(onnx, top.parents, width), top.tokens)
+    ends, scores = ending(onnx, top, last, now, options, sequences)
     offered = Pool(sequences, onnx.op("Expand", now.length, onnx.op("Shape", scores)), scores)
     pool = keep_best(onnx, now.pool, offered, width)
     found = count_found(onnx, now.found, ends)
+    if options.phrases is not None:
+        candidates = replace(candidates, scores=_in_places(onnx, candidates, width))
     chosen = choose_open(onnx, candidates, width)
     if options.rules is None:
         done = update_done(onnx, now.done, last, found, width)
@@ -256,14 +316,25 @@ def settle(
     return Settled(done, found, pool, chosen, continued(chosen.rows, chosen.tokens))
 
 
+def _in_places(onnx: OnnxEmitter, candidates: Candidates, width: str) -> str:
+    """The scores of the candidates; NEVER for those that do not end, but have `width` such ones before them."""
+    open_ones = onnx.op("Cast", onnx.op("Not", candidates.ended), to=7)
+    beyond = onnx.op("Greater", onnx.op("CumSum", open_ones, 1), width)
+    return onnx.op("Where", beyond, NEVER, candidates.scores)
+
+
 def leading(onnx: OnnxEmitter, candidates: Candidates, width: str) -> Candidates:
     """The first `width` of the candidates."""
     names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended)
     return Candidates(*(onnx.op("Slice", name, [0], width, [1]) for name in names))
 
 
-def ending(onnx: OnnxEmitter, top: Candidates, last: str, now: Standing, options: BeamOptions) -> tuple[str, str]:
+def ending(
+    onnx: OnnxEmitter, top: Candidates, last: str, now: Standing, options: BeamOptions, texts: str
+) -> tuple[str, str]:
     """Return which candidates end here, and their scores with length penalty, or NEVER for candidates that do not.
+
+    `texts` [batch, beam, length] are the tokens of the candidates.
 
     At the `last` length of a sentence all of them end; in a sentence that is done, none. Both are [batch].
     """
@@ -277,6 +348,8 @@ def ending(onnx: OnnxEmitter, top: Candidates, last: str, now: Standing, options
         ends = onnx.op("And", ends, has_place(onnx, options.width, options.rules, now.found))
     if options.edits is not None:
         ends = onnx.op("And", ends, onnx.op("Greater", top.scores, NEVER))
+    if options.phrases is not None:
+        ends = onnx.op("And", ends, has_all(onnx, texts, options.phrases))
     by = divisor(onnx, options, now.length)
     by = by if options.rules is None else onnx.op("Unsqueeze", by, [1])
     return ends, onnx.op("Where", ends, onnx.op("Div", top.scores, by), NEVER)

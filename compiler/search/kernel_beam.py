@@ -49,7 +49,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence)
+        rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, inputs.phrases)
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
         go_on, following = emit_advance(scope, begun.options, live, now, offered)
         moved = emit_moved(scope, moving(types, states), (following.state[ANCESTORS.name], None), now.beam.scores)
@@ -93,6 +93,7 @@ def emit_advance(
         *(*offered, beam.tokens, now.state[ANCESTORS.name]),
         *(pool.tokens, pool.lengths, pool.scores, beam.found, live.least),
         *(rules.penalty_offset, rules.stop_rule, rules.patience, live.sentence),
+        *([] if options.phrases is None else [options.phrases.tokens]),
         domain=DOMAIN,
     )
     beam = Beam(tokens, scores, Pool(pool_tokens, pool_lengths, pool_scores), found)

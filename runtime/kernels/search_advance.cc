@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "positions.h"
+#include "search_phrases.h"
 #include "search_ranking.h"
 
 namespace xformc {
@@ -21,7 +22,8 @@ struct Inputs {
         positions(context, 3, first_axis(context.GetInput(9))), done(context.GetInput(4).GetTensorData<bool>()),
         limit(ids(5)), scores(floats(6)), next_tokens(ids(7)), parents(ids(8)), tokens(ids(9)), ancestors(ids(10)),
         pool_tokens(ids(11)), pool_lengths(ids(12)), pool_scores(floats(13)), found(ids(14)),
-        least(has(15) ? ids(15) : nullptr), sentences(context, 19, first_axis(context.GetInput(9))) {
+        least(has(15) ? ids(15) : nullptr), sentences(context, 19, first_axis(context.GetInput(9))),
+        phrases(context, 20, sentences) {
     const Shape shape = shape_of(context.GetInput(9));
     require(width >= 1, "the beam's width must be at least 1");
     require(positions.first() >= 0 && positions.last() < LONGEST, "there are too many positions");
@@ -81,6 +83,7 @@ struct Inputs {
   const float* pool_scores;
   const int64_t *found, *least;  // `least` tokens of a text; null for engines that have no least number
   Sentences sentences;
+  Phrases phrases;
   Option<float> length_penalty{0}, penalty_offset{5}, patience{1};
   Option<int64_t> stop_rule{FIRST};
   int64_t batch, beam, length;  // `beam` hypotheses of each sentence come in, `width` go out
@@ -226,6 +229,16 @@ class Step {
     return std::find(in_.end_tokens, last, in_.next_tokens[candidate]) != last;
   }
 
+  // Whether a candidate has all phrases of its sentence.
+  bool has_phrases(int64_t sentence, int64_t candidate) const {
+    if (!in_.phrases.any(sentence)) return true;
+    const int64_t* begun = in_.tokens + (sentence * in_.beam + in_.parents[candidate]) * in_.length;
+    std::vector<int64_t> text(begun, begun + (in_.by_row ? in_.positions[sentence] + 1 : in_.length));
+    text.push_back(in_.next_tokens[candidate]);
+    const auto length = static_cast<int64_t>(text.size());
+    return in_.phrases.all(sentence, in_.phrases.standing(sentence, text.data(), length));
+  }
+
   // Moves the candidates among the first `last_place` that end here into the pool, and returns their number.
   int64_t finish(int64_t sentence, bool last, float penalty, int64_t last_place) {
     const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
@@ -236,7 +249,8 @@ class Step {
     for (int64_t i = 0; i < width; ++i) pool.offer(in_.pool_scores[first + i], i);
     for (int64_t i = 0; i < width; ++i) {
       const int64_t candidate = first_candidate + i;
-      const bool ends = ((ended(candidate) && !too_short) || last) && !in_.done[sentence] && i < last_place;
+      const bool ends = ((ended(candidate) && !too_short) || last) && !in_.done[sentence] && i < last_place &&
+                        has_phrases(sentence, candidate);
       pool.offer(ends ? in_.scores[candidate] / penalty : NEVER, width + i);
       count += ends && in_.scores[candidate] != NEVER;
     }
@@ -258,8 +272,11 @@ class Step {
   void go_on(int64_t sentence, int64_t open_places) {
     const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
     Ranking<int64_t> open(width);
+    int64_t places = width;  // for candidates in their order, which is that of their scores where there are no phrases
     for (int64_t i = first_candidate; i < first_candidate + 2 * width; ++i) {
-      open.offer(ended(i) ? NEVER : in_.scores[i], i);
+      const bool goes_on = !ended(i) && places > 0;
+      places -= goes_on;
+      open.offer(goes_on ? in_.scores[i] : NEVER, i);
     }
     for (int64_t i = 0; i < width; ++i) {
       const auto [score, candidate] = open[i];
@@ -297,8 +314,8 @@ struct Advance {
 
 void add_advance(Ort::CustomOpDomain& domain) {
   static const Operator<Advance> advance("Advance",
-                                         {INT64, INT64, FLOAT, INT64, BOOL,  INT64, FLOAT, INT64, INT64, INT64,
-                                          INT64, INT64, INT64, FLOAT, INT64, INT64, FLOAT, INT64, FLOAT, INT64},
+                                         {INT64, INT64, FLOAT, INT64, BOOL,  INT64, FLOAT, INT64, INT64, INT64, INT64,
+                                          INT64, INT64, FLOAT, INT64, INT64, FLOAT, INT64, FLOAT, INT64, INT64},
                                          {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, 15);
   domain.Add(&advance);
 }

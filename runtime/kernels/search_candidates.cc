@@ -47,7 +47,7 @@ struct Candidates {
 
 void add_candidates(Ort::CustomOpDomain& domain) {
   static const Operator<Candidates> candidates(
-      "Candidates", {FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT, INT64},
+      "Candidates", {FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT, INT64, INT64},
       {FLOAT, INT64, INT64}, 3);
   domain.Add(&candidates);
 }

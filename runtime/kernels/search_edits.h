@@ -9,11 +9,13 @@
 
 namespace xformc {
 
-// What is done to the score of a token: it is banned, or penalised for the times that the text has it.
+// What is done to the score of a token: it is banned, or penalised for the times that the text has it, or neither if it is
+// kept.
 struct Edit {
   int64_t token;
   int64_t count;
   bool banned;
+  bool kept = false;
 };
 
 // The edits of the rows of a step, from the tokens of each hypothesis and the options of each sentence.
@@ -48,8 +50,12 @@ class Edits {
 
   bool any() const { return any_; }
 
-  // The edits of a row, by token.
-  std::vector<Edit> of(int64_t row) const {
+  // The tokens of each hypothesis and their number; null in older models.
+  const int64_t* text(int64_t row) const { return tokens_ == nullptr ? nullptr : tokens_ + row * apart_; }
+  int64_t length(int64_t row) const { return tokens_ == nullptr ? 0 : lengths_[static_cast<size_t>(row / beam_)]; }
+
+  // The edits of a row, by token; those of `kept` tokens, if any.
+  std::vector<Edit> of(int64_t row, const std::vector<int64_t>& kept = {}) const {
     const int64_t length = lengths_[static_cast<size_t>(row / beam_)];
     const int64_t *text = tokens_ + row * apart_, *list = suppressed_ + list_of(row) * longest_;
     std::vector<Edit> found;
@@ -67,11 +73,16 @@ class Edits {
       const bool repeats = std::equal(text + i, text + i + before, text + length - before);
       if (repeats && is_token(text[i + before])) found.push_back({text[i + before], 0, true});
     }
+    for (const int64_t token : kept) {
+      require(is_token(token), "a token of a phrase is not in the vocabulary");
+      found.push_back({token, 0, false, true});
+    }
     return merged(std::move(found));
   }
 
   // The score of a token after its edit in a row.
   float apply(const Edit& edit, float score, int64_t row) const {
+    if (edit.kept) return score;
     if (edit.banned) return -std::numeric_limits<float>::infinity();
     const Penalties penalties = penalties_of(row);
     const float repeated = score < 0 ? score * penalties.repetition : score / penalties.repetition;
@@ -110,6 +121,7 @@ class Edits {
       if (size > 0 && edits[size - 1].token == edit.token) {
         edits[size - 1].count += edit.count;
         edits[size - 1].banned |= edit.banned;
+        edits[size - 1].kept |= edit.kept;
       } else {
         edits[size++] = edit;
       }

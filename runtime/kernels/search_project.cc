@@ -82,7 +82,7 @@ struct ProjectCandidates {
 void add_project_candidates(Ort::CustomOpDomain& domain) {
   static const Operator<ProjectCandidates> project_candidates(
       "ProjectCandidates",
-      {FLOAT, FLOAT, INT64, ANY, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT, INT64},
+      {FLOAT, FLOAT, INT64, ANY, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT, INT64, INT64},
       {FLOAT, INT64, INT64}, 4);
   domain.Add(&project_candidates);
 }

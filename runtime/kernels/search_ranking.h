@@ -22,6 +22,10 @@ class Ranking {
     items_.insert(place, {score, item});
     if (items_.size() > most_) items_.pop_back();
   }
+  // Adds an item after the others, whatever its score, if there is room.
+  void append(float score, const Item& item) {
+    if (items_.size() < most_) items_.emplace_back(score, item);
+  }
   const std::pair<float, Item>& operator[](int64_t i) const { return items_[static_cast<size_t>(i)]; }
   int64_t size() const { return static_cast<int64_t>(items_.size()); }
   auto begin() const { return items_.begin(); }

@@ -8,6 +8,7 @@
 #include "attend.h"
 #include "kernel.h"
 #include "search_edits.h"
+#include "search_phrases.h"
 #include "search_ranking.h"
 
 namespace xformc {
@@ -108,6 +109,9 @@ class Continuations {
     require(vocabulary >= count, "the vocabulary is smaller than twice the beam's width");
     before_ = scores.GetTensorData<float>();
     read_forced(context, vocabulary, prefix);
+    const Sentences sentences(context, prefix + 8, batch);
+    const Phrases phrases(context, prefix + 9, sentences);
+    if (phrases.any()) phrases_ = std::make_unique<Phrases>(phrases);
     read_edits(Edits(context, prefix + 2, vocabulary, batch, beam), vocabulary);
   }
 
@@ -133,7 +137,8 @@ class Continuations {
   // `logit_of(row, token)` is the logit of a token that is asked for.
   template <typename Rows, typename Logit>
   void choose(const Rows& rows, int64_t sentence, const Logit& logit_of) const {
-    Ranking<Continuation> best(count);
+    const bool by_bank = phrases_ && phrases_->any(sentence);
+    Ranking<Continuation> best(by_bank ? beam * most : count);
     const int64_t only = forced(sentence);
     float rest = only == pad_ ? NAN : -INFINITY;  // of logits that are no numbers there are no candidates
     for (int64_t parent = 0; parent < beam; ++parent) {
@@ -152,8 +157,12 @@ class Continuations {
         }
         continue;
       }
-      for (const auto& [logit, token] : mine) best.offer(logit - normalizer + before_[row], {token, parent});
+      int64_t left = count;
+      for (const auto& [logit, token] : mine) {
+        if (left-- > 0) best.offer(logit - normalizer + before_[row], {token, parent});
+      }
     }
+    if (by_bank) best = in_turn(best, sentence);
     int64_t place = sentence * count;
     std::fill_n(scores_ + place, count, rest);
     std::fill_n(tokens_ + place, count, only);
@@ -174,6 +183,41 @@ class Continuations {
     int64_t token, parent;
   };
 
+  // Some continuations, best first, in the order of their places: the best of each bank, from the highest bank on, then
+  // the second best of each, and so on (Hu et al. 2019, section 3.2).
+  Ranking<Continuation> in_turn(const Ranking<Continuation>& found, int64_t sentence) const {
+    struct Place {
+      int64_t turn, bank;
+      float score;
+      Continuation continuation;
+    };
+    std::vector<Place> places;
+    std::vector<int64_t> turns, text;
+    for (const auto& [score, continuation] : found) {
+      if (score == -INFINITY) break;
+      const int64_t row = sentence * beam + continuation.parent;
+      text.assign(edits_->text(row), edits_->text(row) + edits_->length(row));
+      text.push_back(continuation.token);
+      const int64_t length = static_cast<int64_t>(text.size());
+      const int64_t bank = phrases_->bank(sentence, phrases_->standing(sentence, text.data(), length));
+      if (bank >= static_cast<int64_t>(turns.size())) turns.resize(static_cast<size_t>(bank) + 1);
+      places.push_back({turns[static_cast<size_t>(bank)]++, bank, score, continuation});
+    }
+    std::stable_sort(places.begin(), places.end(), [](const Place& a, const Place& b) {
+      return a.turn != b.turn ? a.turn < b.turn : a.bank > b.bank;
+    });
+    Ranking<Continuation> result(count);
+    for (const Place& place : places) result.append(place.score, place.continuation);
+    return result;
+  }
+
+  // The tokens that continue the phrases of a row, none of which are edited.
+  std::vector<int64_t> kept(const Edits& edits, int64_t row) const {
+    if (!phrases_ || !phrases_->any(row / beam)) return {};
+    const std::vector<int64_t> standing = phrases_->standing(row / beam, edits.text(row), edits.length(row));
+    return phrases_->next(row / beam, standing);
+  }
+
   // The forced token of a sentence, or the padding if any may follow.
   int64_t forced(int64_t sentence) const { return forced_.empty() ? pad_ : forced_[static_cast<size_t>(sentence)]; }
 
@@ -189,6 +233,7 @@ class Continuations {
     const auto [first, last] = asked(row);
     std::vector<std::pair<float, int64_t>> found;
     for (const auto& [logit, token] : best) {
+      if (static_cast<int64_t>(found.size()) == count) break;
       if (!std::binary_search(first, last, token)) found.emplace_back(logit - normalizer, token);
     }
     for (const Edit& edit : *edits_of(row)) {
@@ -201,13 +246,13 @@ class Continuations {
 
   void read_edits(const Edits& edits, int64_t vocabulary) {
     most = count;
-    if (edits.any()) edits_ = std::make_unique<Edits>(edits);
+    if (edits.any() || phrases_) edits_ = std::make_unique<Edits>(edits);
     if (!edits_ && forced_.empty()) return;
     int64_t longest = 0;
     for (int64_t row = 0; row < rows(); ++row) {
       begins_.push_back(static_cast<int64_t>(asked_.size()));
       const int64_t only = forced(row / beam);
-      row_edits_.push_back(only == pad_ && edits_ ? edits_->of(row) : std::vector<Edit>());
+      row_edits_.push_back(only == pad_ && edits_ ? edits_->of(row, kept(*edits_, row)) : std::vector<Edit>());
       if (only != pad_) asked_.push_back(only);
       for (const Edit& edit : row_edits_.back()) asked_.push_back(edit.token);
       longest = std::max(longest, static_cast<int64_t>(row_edits_.back().size()));
@@ -235,6 +280,7 @@ class Continuations {
   int64_t pad_;
   std::vector<int64_t> forced_;  // of each sentence; empty if there is none
   std::unique_ptr<Edits> edits_;
+  std::unique_ptr<Phrases> phrases_;
   std::vector<std::vector<Edit>> row_edits_;
   std::vector<int64_t> asked_, begins_;  // those of a row are from one element of `begins_` to the next
   const float* before_;

@@ -214,7 +214,7 @@ void add_screen_candidates(Ort::CustomOpDomain& domain) {
   static const Operator<ScreenCandidates> screen_candidates(
       "ScreenCandidates",
       {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT,
-       INT64},
+       INT64, INT64},
       {FLOAT, INT64, INT64}, 7);
   domain.Add(&screen_candidates);
 }

@@ -16,6 +16,7 @@ from xformc.runtime.each import asked, rows_with_own, split_by_text, values_of
 from xformc.runtime.job import Job
 from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.options import SearchArguments, resolve_options
+from xformc.runtime.phrases import Phrase, with_phrases
 from xformc.runtime.predict import encode_example
 from xformc.runtime.prefix import Prefix, begin_with
 from xformc.runtime.rows import Row
@@ -73,10 +74,11 @@ class Loaded:
         *,
         whole: bool = False,
         samples: int | None = None,
+        phrases: Iterable[Sequence[Phrase]] | None = None,
     ) -> list[Result]:
         """The results of all items, whose texts begin with these prefixes."""
         Job.require_several(method, items)
-        begun, pairs = self._begun(job, items, prefixes, whole=whole, samples=samples)
+        begun, pairs = self._begun(job, items, prefixes, phrases, whole=whole, samples=samples)
         return begun.all(self.session, method, list(pairs), batching)
 
     def _stream(
@@ -88,8 +90,9 @@ class Loaded:
         *,
         whole: bool = False,
         samples: int | None = None,
+        phrases: Iterable[Sequence[Phrase]] | None = None,
     ) -> Generator[Result]:
-        begun, pairs = self._begun(job, items, prefixes, whole=whole, samples=samples)
+        begun, pairs = self._begun(job, items, prefixes, phrases, whole=whole, samples=samples)
         return begun.stream(self.session, pairs, batching)
 
     def _begun(
@@ -97,14 +100,19 @@ class Loaded:
         job: Job[Any, Any, Any],
         items: Iterable[Any],
         prefixes: str | Iterable[Prefix] | None,
+        phrases: Iterable[Sequence[Phrase]] | None,
         *,
         whole: bool,
         samples: int | None,
     ) -> tuple[Job[Any, Any, Any], Iterable[Any]]:
-        """The job whose texts begin with the prefixes, each of which is sampled so often, and its items."""
+        """The job whose texts begin with the prefixes and have the phrases, or are sampled so often, and its items."""
         if prefixes is not None:
             own = self.manifest, self.tokenizer
             job, items = begin_with(job, items, prefixes, manifest=own[0], tokenizer=own[1], whole=whole)
+        if phrases is not None:
+            if samples is not None:
+                raise UserError("phrases: no effect on samples", hint="leave out phrases, or samples")
+            job, items = with_phrases(job, items, phrases, manifest=self.manifest, tokenizer=self.tokenizer)
         return (job if samples is None else sampling(job, samples)), items
 
     def _search_of(

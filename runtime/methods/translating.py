@@ -16,6 +16,7 @@ from xformc.runtime.each import asked
 from xformc.runtime.job import Job
 from xformc.runtime.methods.loaded import Loaded, refuse_idle, with_own
 from xformc.runtime.options import SearchArguments, TranslationArguments, resolve_options
+from xformc.runtime.phrases import Phrase
 from xformc.runtime.prefix import Prefix, begin_with
 from xformc.runtime.rows import Row
 from xformc.runtime.samples import checked_samples, samples_of, search_alone
@@ -38,6 +39,7 @@ class Translating(Loaded):
         texts: Sequence[str],
         *,
         prefixes: str | Iterable[Prefix] | None = None,
+        phrases: Iterable[Sequence[Phrase]] | None = None,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
@@ -55,6 +57,7 @@ class Translating(Loaded):
 
         prefixes: what each translation begins with, as text or as token ids: one for each text, or one text for all of
             them, such as a language tag. The prefix is part of the hypothesis, and of its score.
+        phrases: for each text a list of phrases that its translations must have, as text or as token ids.
         token_scores: also compute the log probability of each token, as `token_scores` of each hypothesis; their sum is
             the score with a length penalty of 0.
         alignment: also link words and tokens to those of the source, as `alignment` of each hypothesis.
@@ -80,15 +83,19 @@ class Translating(Loaded):
         job = self._translation(batching, truncate, shared, first, token_scores=token_scores, alignment=alignment)
         if slots is not None:
             job.require_several("translate", texts)
-            rows, idle = list(self._encoded(job, items, prefixes)), _idle(workers, samples, token_scores, alignment)
+            rows, idle = (
+                list(self._encoded(job, items, prefixes)),
+                _idle(workers, samples, phrases, token_scores, alignment),
+            )
             return list(self._refilled_rows(rows, batching, slots, shared, idle))
-        return self._all(job, "translate", items, prefixes, batching, samples=count)
+        return self._all(job, "translate", items, prefixes, batching, samples=count, phrases=phrases)
 
     def translate_stream(  # noqa: PLR0913 (each is an option)
         self,
         texts: Iterable[str],
         *,
         prefixes: str | Iterable[Prefix] | None = None,
+        phrases: Iterable[Sequence[Phrase]] | None = None,
         window: int | None = None,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
@@ -114,9 +121,9 @@ class Translating(Loaded):
         first = None if count is None else seed
         job = self._translation(batching, truncate, shared, first, token_scores=token_scores, alignment=alignment)
         if slots is not None:
-            rows, idle = self._encoded(job, items, prefixes), _idle(workers, samples, token_scores, alignment)
+            rows, idle = self._encoded(job, items, prefixes), _idle(workers, samples, phrases, token_scores, alignment)
             return self._refilled_rows(rows, batching, slots, shared, idle)
-        return self._stream(job, items, prefixes, batching, samples=count)
+        return self._stream(job, items, prefixes, batching, samples=count, phrases=phrases)
 
     def search(
         self, source: NDArray[np.int64] | Sequence[Sequence[int]], **options: Unpack[SearchArguments]
@@ -249,7 +256,9 @@ class Translating(Loaded):
         return alignments(self.manifest, tokenizer, batching.max_batch_tokens, truncate=truncate)
 
 
-def _idle(workers: int | None, samples: int | None, token_scores: bool, alignment: bool) -> dict[str, object]:
+def _idle(
+    workers: int | None, samples: int | None, phrases: object, token_scores: bool, alignment: bool
+) -> dict[str, object]:
     """The arguments that batches which refill do not have, None where they are not given."""
     given = {"token_scores": token_scores or None, "alignment": alignment or None}
-    return {"workers": workers, "samples": samples, **given}
+    return {"workers": workers, "samples": samples, "phrases": phrases, **given}

@@ -102,6 +102,11 @@ class Emitter:
         self._root.initializers.append(onnx.numpy_helper.from_array(np.zeros((1, 0), np.int64), name))
         return Type("int64", (Axis(f"{name}_rows"), Axis(f"{name}_length")))
 
+    def default_phrases(self, name: str) -> Type:
+        """Add an input of lists of tokens [rows, lists, length] of the model, by default none."""
+        self._root.initializers.append(onnx.numpy_helper.from_array(np.zeros((1, 0, 0), np.int64), name))
+        return Type("int64", tuple(Axis(f"{name}_{axis}") for axis in ("rows", "lists", "length")))
+
     def once(self, key: str, make: Callable[[], str]) -> str:
         """Let `make` write, once per key in this scope."""
         if key not in self._once:

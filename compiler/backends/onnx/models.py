@@ -41,6 +41,7 @@ from xformc.format.interfaces import (
     COUNT,
     DRAFTED,
     END_TOKEN,
+    PHRASES,
     PREFIX,
     RAGGED,
     RESULTS,
@@ -109,6 +110,7 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     for value in decoder.given:
         emitter.bind(value, value.name)
     options = {**_options(emitter, program.search, decoder.written), PREFIX: emitter.default_tokens(PREFIX)}
+    options[PHRASES] = emitter.default_phrases(PHRASES)
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
     given = SearchInputs(**_alone(options), edits=_EDITS)
     result, heads = emit_search(emitter, decoder, given, program.longest)
@@ -236,7 +238,7 @@ def refill_search_models(program: Program, rows: Program, weights: Initializers)
     for value in decoder.given:
         join.bind(value, value.name)
     options = {**_options(join, program.search, decoder.written), PREFIX: join.default_tokens(PREFIX)}
-    given = SearchInputs(**_alone(options), edits=_EDITS)
+    given = SearchInputs(**_alone(options), phrases="", edits=_EDITS)
     found, types = emit_join(join, decoder, given, program.longest), joined_types(decoder)
     outputs = [(join.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in found.items()]
     inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]

@@ -93,6 +93,8 @@ PrefixText = Annotated[
 PrefixFile = Annotated[
     Path | None, Option("--prefixes", help="What each text begins with: a file with a line for each.", metavar="FILE")
 ]
+PHRASES_HELP = "Phrases that each text must have: a file with a line for each, its phrases separated by tabs."
+PhraseFile = Annotated[Path | None, Option("--phrases", help=PHRASES_HELP, metavar="FILE")]
 
 OUT = ("--output", "--out", "-o")
 INPUT_HELP = "Read lines from this file, which may be .gz; `-` is standard input.  [default: -]"

@@ -109,6 +109,13 @@ def given_prefixes(text: str | None, file: Path | None) -> str | Iterator[str] |
     return text if file is None else read_file_lines(file)
 
 
+def given_phrases(file: Path | None) -> Iterator[list[str]] | None:
+    """The phrases of each text: those of each line of the file, separated by tabs."""
+    if file is None:
+        return None
+    return ([phrase for phrase in line.split("\t") if phrase] for line in read_file_lines(file))
+
+
 @contextmanager
 def output_text(path: Path | None) -> Generator[IO[str]]:
     """Standard output, or a file, compressed if its name ends in .gz, which is there only when the block ends well."""

@@ -22,6 +22,7 @@ from xformc.commands.options import (
     MinLength,
     NgramSize,
     Patience,
+    PhraseFile,
     PrefixFile,
     PrefixText,
     PresencePenalty,
@@ -42,7 +43,7 @@ from xformc.commands.options import (
     Workers,
     named_tokens,
 )
-from xformc.commands.text_lines import choose_pace, given_prefixes, input_lines, one_line, write_results
+from xformc.commands.text_lines import choose_pace, given_phrases, given_prefixes, input_lines, one_line, write_results
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
@@ -93,6 +94,7 @@ def translate(
     mbr: Mbr = None,
     prefix: PrefixText = None,
     prefixes: PrefixFile = None,
+    phrases: PhraseFile = None,
     scores: Annotated[bool, Option("--scores", help="Put the score and a tab before each line.")] = False,
     token_scores: TokenScores = False,
     align: Align = False,
@@ -182,6 +184,7 @@ def translate(
         search = partial(
             loaded.translate_stream,
             prefixes=begun,
+            phrases=given_phrases(phrases),
             token_scores=token_scores,
             alignment=aligned,
             samples=samples,

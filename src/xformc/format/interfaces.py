@@ -41,10 +41,13 @@ END_TOKEN = "end_token"
 PREFIX = "prefix"
 """The input of a search for the tokens that texts begin with. It has a default."""
 
+PHRASES = "phrases"
+"""The input of a search for the phrases that texts must have, [rows, phrases, any], padded with -1. By default none."""
+
 BY_TEXT = "by_text"
 """What engine.json has among the controls of an engine whose options may have a value for each text."""
 
-CONTROLS = (PREFIX, *search_options.CONTROLS)
+CONTROLS = (PREFIX, PHRASES, *search_options.CONTROLS)
 """The inputs of a search that older engines and those of fixed shapes lack."""
 
 TOKEN_SCORES = "token_scores"
