@@ -10,9 +10,12 @@ import torch
 
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
+from xformc.errors import UserError
 from xformc.imports.images import image_numbers, read_images
 
 BATCH, LENGTH = 4, 128
+IMAGE_AXES = 3
+SOUND_SIZES = frozenset({"mels", "sound_positions", "window", "max_positions"})
 
 
 @dataclass(frozen=True)
@@ -29,14 +32,18 @@ class Examples:
 
 
 def random_examples(folder: Path, spec: Spec) -> Examples:
-    """Four random texts of up to 128 tokens, or images."""
+    """Four random texts of up to 128 tokens, images, or sounds with texts. Raises: UserError for other inputs."""
     generator = torch.Generator().manual_seed(0)
-    first, *_ = spec.inputs.values()
-    if first.kind == "values":
+    first, *others = spec.inputs.values()
+    kinds = [item.kind for item in spec.inputs.values()]
+    if set(kinds) == {"tokens"}:
+        return _texts(spec, generator)
+    if kinds == ["values"] and len(first.axes) == IMAGE_AXES:
         return _images(folder, first, generator)
-    if first.rate is not None:
+    if first.rate is not None and [item.kind for item in others] == ["tokens"] and spec.sizes.keys() >= SOUND_SIZES:
         return _sounds(spec, generator)
-    return _texts(spec, generator)
+    message = f"--replay runs texts, images, and sounds as Whisper reads them; this model reads {', '.join(kinds)}"
+    raise UserError(message, hint="import without --replay")
 
 
 def _texts(spec: Spec, generator: torch.Generator) -> Examples:
