@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest
 from xformc.format.names import ALIGNMENTS
 from xformc.runtime.alignment import Alignment, linked
+from xformc.runtime.each import Asked
 from xformc.runtime.job import Job, paired
 from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, stack
@@ -46,8 +48,9 @@ def aligning(
         links = iter(_align(session, rows, tokens, words, manifest))
         return [[replace(one, alignment=next(links)) for one in several] for several in found]
 
-    def encode(line: int, text: str) -> Row:
-        return _with_words(job.encode(line, text), tokenizer, text)
+    def encode(line: int, item: str | Asked[str]) -> Row:
+        text = item.item if isinstance(item, Asked) else item
+        return _with_words(cast(Any, job).encode(line, item), tokenizer, text)
 
     return Job(encode, job.size, run)
 

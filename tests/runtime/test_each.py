@@ -155,3 +155,10 @@ def test_lines_of_json_have_options(folder: Path, xformc: CommandLine) -> None:
         assert mistake(refused).startswith(message)
     refused = xformc("translate", folder / "search-portable", "--json-input", "--json", "--mbr", "chrf", stdin="")
     assert mistake(refused).startswith("--json-input and --mbr exclude each other")
+
+
+def test_texts_with_options_of_their_own_are_aligned(folder: Path) -> None:
+    engine = load(folder / "search-portable")
+    found = engine.translate(TEXTS[:2], alignment=True, each=[{"min_length": 4}, {}])
+    assert found[0] == engine.translate(TEXTS[:1], alignment=True, min_length=4)[0]
+    assert all(one.alignment is not None for one in found[0])
