@@ -61,18 +61,21 @@ class Peer:
     def generate_each(self, prompts: list[list[int]], tokens: list[int]) -> dict[str, Any]:
         """Continue each prompt by its number of most likely tokens; return the seconds after which each had them."""
         given = [["<s>", *(f"t{token}" for token in prompt)] for prompt in prompts]
-        ended, began = [0.0] * len(prompts), time.perf_counter()
+        ended, began, written = [0.0] * len(prompts), time.perf_counter(), [0] * len(prompts)
 
         def step(result: Any) -> bool:
-            done = result.step + 1 >= tokens[result.batch_id]
-            if done:
+            written[result.batch_id] += 1
+            done = written[result.batch_id] >= tokens[result.batch_id]
+            if done and not ended[result.batch_id]:
                 ended[result.batch_id] = time.perf_counter() - began
             return done
 
         most = max(tokens)
         options = {"sampling_topk": 1, "include_prompt_in_result": False, "callback": step}
         found = self.generator.generate_batch(given, max_length=most, min_length=most, **options)
-        assert [len(one.sequences_ids[0]) for one in found] == tokens, "CTranslate2 wrote another number of tokens"
+        assert [len(one.sequences_ids[0]) for one in found] == tokens, (
+            f"CTranslate2 wrote {[len(one.sequences_ids[0]) for one in found]} tokens, not {tokens}"
+        )
         return {"ended": ended}
 
     def arrivals(
