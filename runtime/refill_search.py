@@ -95,6 +95,7 @@ class RefillingSearch:
         self._sources = _Slots(slots)
         self._states: dict[str, Any] = {}
         self._caches: dict[str, Any] = {}
+        self._none: dict[str, Any] = {}
 
     def reserve(self, capacity: int) -> None:
         """Let texts have this many tokens; there must be none. Their memory is used as far as they are written."""
@@ -126,7 +127,7 @@ class RefillingSearch:
         for text in joining:
             text.slot = self._free.pop()
         kept = [row for row, text in enumerate(self._rows) if not text.done]
-        initial = self._read(joining) if joining else {}
+        initial = self._read(joining) if joining else self._none
         self.texts = self._rows = [*self.texts, *joining]
         if self._rows:
             self._take(_run(self._model, {**self._feeds(kept), **initial})[0])
@@ -156,6 +157,7 @@ class RefillingSearch:
         for text, limit, at_least in zip(joining, limits, least, strict=True):
             text.limit, text.least = int(limit), int(at_least)
         initial = {name: found.pop(name) for name in [*found] if name.startswith(JOINED)}
+        self._none = {name: value.numpy()[:0] for name, value in initial.items()}
         self._sources.write({name: value.numpy() for name, value in found.items()}, [text.slot for text in joining])
         return initial
 

@@ -170,7 +170,7 @@ def test_fresh_weights_are_calibrated_with_the_words_of_the_texts(tmp_path: Path
             ("--target", "tensorrt", "--precision", "int8", "--calibrate", "source", "--calibrate", "gone"),
             "gone: cannot be read",
         ),
-        (("reference",), "unexpected extra argument"),
+        (("reference",), "is not a run: an ensemble is built from several runs"),
     ],
 )
 def test_a_mistake_in_calibration_is_one_message(

@@ -152,7 +152,8 @@ def _known(onnx: OnnxEmitter, decoder: Decoder) -> dict[str, str]:
     """What the steps know: the constants, of which kernels find those of a row by its slot, and the caches."""
     slots = slot_types(decoder)
     rest = [value for value in decoder.constants if value.name not in slots]
-    alone = pruned(replace(decoder.prepare, outputs=_outputs_of(decoder, {value.name for value in rest})))
+    outputs = _outputs_of(decoder, {value.name for value in rest})
+    alone = replace(pruned(replace(decoder.prepare, outputs=outputs)), inputs=())  # none of them depends on a source
     known = dict(zip((value.name for value in rest), onnx.graph(alone, {}), strict=True)) if rest else {}
     rows = {value.name for value in decoder.constants if value.type.names[:1] == ("batch",)}
     known |= {name: onnx.op("Gather", name, SLOTS, axis=0) if name in rows else name for name in slots}

@@ -129,6 +129,8 @@ class Spec:
         for key in ("losses", "objective", "freeze", "low_rank"):
             if not getattr(self.train, key):
                 _remove(resolved, ("train", key))
+        if self.train.tokenizer.sampling is None:
+            _remove(resolved, ("train", "tokenizer", "sampling"))
         if self.decode.alignment is None:
             _remove(resolved, ("decode", "alignment"))
         if self.initial:
