@@ -70,11 +70,11 @@ def edit_scores(onnx: OnnxEmitter, scores: str, texts: str, inputs: EditInputs, 
     often = onnx.op("Mul", counts, frequency)
     penalty = onnx.op("Add", onnx.op("Mul", onnx.op("Cast", has, to=_FLOAT), presence), often)
     penalised = onnx.op("Sub", onnx.op("Where", has, repeated, scores), penalty)
-    banned = onnx.op("Or", _repeats(onnx, none, texts, inputs), _suppressed(onnx, none, inputs))
+    banned = onnx.op("Or", _repeats(onnx, none, texts, inputs, padded=padded), _suppressed(onnx, none, inputs))
     return onnx.op("Where", banned, NEVER, penalised)
 
 
-def _repeats(onnx: OnnxEmitter, none: str, texts: str, inputs: EditInputs) -> str:
+def _repeats(onnx: OnnxEmitter, none: str, texts: str, inputs: EditInputs, *, padded: bool) -> str:
     """The tokens [rows, vocabulary] that would end an n-gram which the text [rows, length] has.
 
     The tokens before each token are compared with the newest of the text, one after the other, as many as the size of
@@ -94,6 +94,8 @@ def _repeats(onnx: OnnxEmitter, none: str, texts: str, inputs: EditInputs) -> st
     differs = onnx.op("And", onnx.op("Not", same), counts)
     differences = onnx.op("ReduceSum", onnx.op("Cast", differs, to=_FLOAT), [2], keepdims=0)
     found = onnx.op("And", onnx.op("Equal", differences, 0.0), onnx.op("Greater", onnx.op("Unsqueeze", size, [1]), 0))
+    if padded:  # a single token needs no tokens before it, so padding must be left out by itself
+        found = onnx.op("And", found, onnx.op("GreaterOrEqual", texts, 0))
     return onnx.op("Greater", _scatter(onnx, none, texts, onnx.op("Cast", found, to=_FLOAT)), 0.0)
 
 

@@ -55,7 +55,7 @@ def attack(engine: Engine, schedules: int, *, exact: bool) -> int:
     settings: list[dict[str, Any]] = [
         {"temperature": 0.0},
         {"top_k": 10, "top_p": 0.9, "temperature": 0.8},
-        {"no_repeat_ngram_size": 2, "repetition_penalty": 1.2, "frequency_penalty": 0.3, "suppress_tokens": [5]},
+        {"no_repeat_ngram_size": 1, "repetition_penalty": 1.2, "frequency_penalty": 0.3, "suppress_tokens": [5]},
     ]
     for schedule in range(schedules):
         options, given = settings[schedule % 3], list[tuple[str, int, dict[str, Any], Reply]]()
