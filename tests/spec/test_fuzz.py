@@ -86,7 +86,7 @@ def written(document: Document) -> bytes:
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
-@examples(400)
+@examples(250)
 @given(mutants())
 def test_mutated_specs_give_a_graph_or_a_spec_error(folder: Path, document: Document) -> None:
     check(written(document), folder)
