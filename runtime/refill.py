@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.interfaces import (
     AT,
-    CAPACITY,
     COUNT,
     DONE,
     JOINING,
@@ -24,15 +23,14 @@ from xformc.format.interfaces import (
     STREAMED,
 )
 from xformc.format.manifest import SampleOptions
-from xformc.format.names import CACHES, NEXT, REFILL
+from xformc.format.names import NEXT, REFILL
 from xformc.format.search_options import EDITS
 from xformc.runtime.each import Values, stack_options, with_values
 from xformc.runtime.options import arrays
 from xformc.runtime.results import REBUILD, Expected, check_results, up_to
+from xformc.runtime.rows import pad
 from xformc.runtime.session import Session
-
-_READ_WITH = 2
-"""Prompts join together while they and their padding are at most this many times their tokens."""
+from xformc.runtime.slotted_batch import SlottedBatch, run_stateful
 
 Ids = NDArray[np.int64]
 
@@ -65,6 +63,11 @@ class Text:
         return len(self.ids) - 1 + len(self.tokens)
 
     @property
+    def reads(self) -> int:
+        """The tokens to go on from."""
+        return len(self.ids)
+
+    @property
     def needs(self) -> int:
         """The most tokens that the model reads of it."""
         return len(self.ids) - 1 + self.most
@@ -80,69 +83,22 @@ def edits_scores(options: SampleOptions) -> bool:
     return any(getattr(options, option.name) not in (None, option.absent) for option in EDITS)
 
 
-class RefillingBatch:
-    """The texts that are being sampled, at most `slots`, each of at most `capacity` tokens.
-
-    The models' values stay in ONNX Runtime between calls. One thread at a time may use it.
-    """
+class RefillingBatch(SlottedBatch[Text]):
+    """The texts that are being sampled."""
 
     def __init__(self, session: Session, options: SampleOptions, *, slots: int, vocabulary: int, at_once: int) -> None:
         """`at_once`: the most tokens of each text that a call samples."""
         model = session.beside(REFILL)
         assert model is not None, "the engine has no batches that refill"
-        self.texts: list[Text] = []
-        self._rows: list[Text] = []
-        self._model, self._free = model, [*reversed(range(slots))]
-        self._special = session.vocabularies.written
-        self._ragged = model.metadata.get(RAGGED) == "1"
+        super().__init__(session, slots=slots)
+        self._model, self._special = model, session.vocabularies.written
+        self.ragged = model.metadata.get(RAGGED) == "1"
         self._vocabulary, self._at_once = vocabulary, at_once
         self._options = {name: value for name, value in arrays(options).items() if name != "max_new_tokens"}
         self._edits = edits_scores(options)
-        self.slots, self.capacity = slots, 0
-        self._states: dict[str, Any] = {}
-        self._caches: dict[str, Any] = {}
-        self._open_caches = session.beside(CACHES)
 
-    def reserve(self, capacity: int) -> None:
-        """Let texts have this many tokens; there must be none. Their memory is used as far as they are written."""
-        assert not self.texts, "the caches of these texts would be lost"
-        self.capacity = capacity
-        if self._open_caches is not None:
-            self._caches.clear()
-            sizes = {SLOTS: np.array(self.slots, np.int64), CAPACITY: np.array(capacity, np.int64)}
-            (self._caches,) = _run(self._open_caches, sizes)
-
-    def fitting(self, waiting: Sequence[Text]) -> int:
-        """Return how many of the waiting texts, from the first on, can join in the next call."""
-        total = most = 0
-        for count, text in enumerate(waiting):
-            length = len(text.ids)
-            total, most = total + length, max(most, length)
-            same = self._ragged or length == len(waiting[0].ids)
-            fits = count < len(self._free) and text.needs <= self.capacity
-            if not fits or not same or most * (count + 1) > _READ_WITH * total:
-                return count
-        return len(waiting)
-
-    def advance(self, joining: Sequence[Text]) -> None:
-        """Add texts, for which there must be slots, and sample some tokens of each; those that have ended leave.
-
-        Raises: UserError if the model fails, or returns what is no tokens.
-        """
-        for text in joining:
-            text.slot = self._free.pop()
-        kept = [row for row, text in enumerate(self._rows) if not text.done]
-        self.texts = self._rows = [*self.texts, *joining]
-        if self._rows:
-            self._take(_run(self._model, self._feeds(kept, joining))[0])
-        for text in [text for text in self._rows if text.done]:
-            self.leave(text)
-
-    def leave(self, text: Text) -> None:
-        """Remove a text, whether it has ended or not."""
-        text.done = True
-        self.texts = [one for one in self.texts if one is not text]
-        self._free.append(text.slot)
+    def _call(self, kept: Sequence[int], joining: Sequence[Text]) -> None:
+        self._take(run_stateful(self._model, self._feeds(kept, joining)))
 
     def _feeds(self, kept: Sequence[int], joining: Sequence[Text]) -> dict[str, Any]:
         texts = self.texts
@@ -152,7 +108,7 @@ class RefillingBatch:
             **stack_options([text.options for text in texts], self._options),
             **self._caches,
             **self._states,
-            JOINING: _padded([text.ids[:-1] for text in joining], self._special.fill),
+            JOINING: pad([text.ids[:-1] for text in joining], self._special.fill),
             KEPT: np.array(kept, np.int64),
             SLOTS: np.array([text.slot for text in texts], np.int64),
             AT: np.array([text.position for text in texts], np.int64),
@@ -170,7 +126,7 @@ class RefillingBatch:
         if not (self._edits or any(text.edits for text in self.texts)):
             return np.zeros((len(self.texts), 0), np.int64)
         rows = [[*text.ids, *text.tokens] for text in self.texts]
-        return _padded([row[::-1] for row in rows], -1)[:, ::-1].copy()
+        return pad([row[::-1] for row in rows], -1)[:, ::-1].copy()
 
     def _take(self, found: dict[str, Any]) -> None:
         """Take the new tokens, scores and states."""
@@ -192,15 +148,3 @@ class RefillingBatch:
             text.tokens += [int(token) for token in new]
             text.score, text.done = float(scores[row]), bool(done[row])
         self._states = {name.removesuffix(NEXT): value for name, value in found.items()}
-
-
-def _padded(rows: Sequence[Sequence[int]], pad: int) -> Ids:
-    array = np.full((len(rows), max(map(len, rows), default=0)), pad, np.int64)
-    for index, row in enumerate(rows):
-        array[index, : len(row)] = row
-    return array
-
-
-def _run(model: Session, values: dict[str, Any]) -> list[Any]:
-    """Run one of the models (`StatefulModel`)."""
-    return [*model.run(values)]

@@ -7,31 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.format.interfaces import (
-    AT,
-    CAPACITY,
-    COUNT,
-    DONE,
-    JOINED,
-    KEPT,
-    LEAST,
-    LIMIT,
-    POOL,
-    PREFIX,
-    PREFIX_SO_FAR,
-    SLOTS,
-)
+from xformc.format.interfaces import AT, COUNT, DONE, JOINED, KEPT, LEAST, LIMIT, POOL, PREFIX, PREFIX_SO_FAR, SLOTS
 from xformc.format.manifest import SearchOptions
-from xformc.format.names import ADVANCE, CACHES, JOIN, NEXT
+from xformc.format.names import ADVANCE, JOIN, NEXT
 from xformc.runtime.each import options_in, own_values, stack_options
 from xformc.runtime.options import arrays
 from xformc.runtime.results import Expected, check_results, up_to
 from xformc.runtime.rows import Row, pad
 from xformc.runtime.search import LIMITS, SearchResult, length_limit
 from xformc.runtime.session import Session
-
-_READ_WITH = 2
-"""Sources join together while they and their padding are at most this many times their tokens."""
+from xformc.runtime.slotted_batch import SlottedBatch, run_stateful
 
 Array = NDArray[Any]
 
@@ -54,6 +39,11 @@ class Search:
     found: SearchResult | None = None
 
     @property
+    def reads(self) -> int:
+        """The tokens of its source."""
+        return len(self.row["source"])
+
+    @property
     def needs(self) -> int:
         """The most tokens that the model reads of it."""
         return self.most
@@ -74,71 +64,27 @@ def search_of(row: Row, options: SearchOptions, longest: int | None) -> Search:
     return Search(row, most)
 
 
-class RefillingSearch:
-    """The texts that are being translated, at most `slots`, each of at most `capacity` tokens.
-
-    The hypotheses stay in ONNX Runtime between calls. One thread at a time may use it.
-    """
+class RefillingSearch(SlottedBatch[Search]):
+    """The texts that are being translated."""
 
     def __init__(self, session: Session, options: SearchOptions, *, slots: int, vocabulary: int, at_once: int) -> None:
         """`at_once`: the most steps of a call, which ends sooner if an eighth of the texts has ended."""
         join, model = session.beside(JOIN), session.beside(ADVANCE)
         assert join is not None and model is not None, "the engine has no batches of searches that refill"
-        self.texts: list[Search] = []
-        self._rows: list[Search] = []
-        self._join, self._model, self._open_caches = join, model, session.beside(CACHES)
-        self._free = [*reversed(range(slots))]
+        super().__init__(session, slots=slots)
+        self._join, self._model = join, model
         self._special, self._fill = session.vocabularies.written, session.vocabularies.of("source").fill
         self._vocabulary, self._at_once, self._options = vocabulary, at_once, options
         self._usual = arrays(options)
-        self.slots, self.capacity = slots, 0
         self._sources = _Slots(slots)
-        self._states: dict[str, Any] = {}
-        self._caches: dict[str, Any] = {}
         self._none: dict[str, Any] = {}
 
-    def reserve(self, capacity: int) -> None:
-        """Let texts have this many tokens; there must be none. Their memory is used as far as they are written."""
-        assert not self.texts, "the caches of these texts would be lost"
-        self.capacity = capacity
-        self._states.clear()
-        self._rows = []
-        if self._open_caches is not None:
-            self._caches.clear()
-            sizes = {SLOTS: self.slots, CAPACITY: capacity, "beam_size": self._options.beam_size}
-            (self._caches,) = _run(self._open_caches, {name: np.array(one, np.int64) for name, one in sizes.items()})
+    def _cache_sizes(self) -> dict[str, int]:
+        return {**super()._cache_sizes(), "beam_size": self._options.beam_size}
 
-    def fitting(self, waiting: Sequence[Search]) -> int:
-        """Return how many of the waiting texts, from the first on, can join in the next call."""
-        total = most = 0
-        for count, text in enumerate(waiting):
-            length = len(text.row["source"])
-            total, most = total + length, max(most, length)
-            fits = count < len(self._free) and text.needs <= self.capacity
-            if not fits or most * (count + 1) > _READ_WITH * total:
-                return count
-        return len(waiting)
-
-    def advance(self, joining: Sequence[Search]) -> None:
-        """Add texts, for which there must be slots, and search on by some tokens; those that have ended leave.
-
-        Raises: UserError if the model fails, or returns what is no hypotheses.
-        """
-        for text in joining:
-            text.slot = self._free.pop()
-        kept = [row for row, text in enumerate(self._rows) if not text.done]
+    def _call(self, kept: Sequence[int], joining: Sequence[Search]) -> None:
         initial = self._read(joining) if joining else self._none
-        self.texts = self._rows = [*self.texts, *joining]
-        if self._rows:
-            self._take(_run(self._model, {**self._feeds(kept), **initial})[0])
-        for text in [text for text in self._rows if text.done]:
-            self.leave(text)
-
-    def leave(self, text: Search) -> None:
-        """Remove a text, whether it has ended or not."""
-        text.done = True
-        self.texts = [one for one in self.texts if one is not text]
-        self._free.append(text.slot)
+        self._take(run_stateful(self._model, {**self._feeds(kept), **initial}))
 
     def _read(self, joining: Sequence[Search]) -> dict[str, Any]:
         """Read the sources of texts into their slots; return their initial states."""
@@ -149,7 +95,7 @@ class RefillingSearch:
             **self._usual,
             **stack_options(rows, self._usual),
         }
-        found = {name.removesuffix(NEXT): value for name, value in _run(self._join, given)[0].items()}
+        found = {name.removesuffix(NEXT): value for name, value in run_stateful(self._join, given).items()}
         limits, least = (found.pop(name).numpy() for name in (LIMIT, LEAST))
         most = max(text.most for text in joining)
         expected = Expected(np.int64, (len(joining),), most + 1), Expected(np.int64, (len(joining),))
@@ -240,8 +186,3 @@ def _best(tokens: Array, lengths: Array, scores: Array, n_best: int) -> SearchRe
     longest = int(lengths[:n_best].max())
     cut = tokens[None, :n_best, 1 : longest + 1].copy()
     return SearchResult(cut, lengths[None, :n_best].copy(), scores[None, :n_best].copy())
-
-
-def _run(model: Session, values: dict[str, Any]) -> list[Any]:
-    """Run one of the models (`StatefulModel`)."""
-    return [*model.run(values)]

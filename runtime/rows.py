@@ -40,7 +40,7 @@ def stack(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, Array]:
 
 def pad(rows: Sequence[Sequence[int] | NDArray[np.int64]], fill: int = 0) -> NDArray[np.int64]:
     """Return rows of ids as one array [batch, length], padded with `fill` at the end."""
-    array = np.full((len(rows), max(len(row) for row in rows)), fill, np.int64)
+    array = np.full((len(rows), max((len(row) for row in rows), default=0)), fill, np.int64)
     for index, row in enumerate(rows):
         array[index, : len(row)] = row
     return array

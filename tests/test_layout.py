@@ -44,7 +44,7 @@ MAY_USE = {
     "compiler.build": COMPILER | {"runtime"},
     "runtime": set[str](),
     "triton": {"runtime"},
-    "trainer": COMPILER | {"compiler.build", "runtime"},
+    "trainer": COMPILER | {"compiler.build", "runtime", "specs"},
     "imports": COMPILER | {"runtime", "trainer", "version"},
     "exports": COMPILER | {"imports", "runtime", "specs", "trainer"},
     "commands": COMPILER

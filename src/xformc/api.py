@@ -10,7 +10,6 @@ from xformc.compiler import spec as language
 from xformc.compiler.spec.ensemble import Ensemble
 from xformc.errors import UserError
 from xformc.format.certificate import Certificate
-from xformc.format.names import SPEC
 from xformc.format.precision import PrecisionWord, number_format
 from xformc.format.targets import TargetWord
 from xformc.terminal import LOGGER
@@ -148,19 +147,15 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         raise UserError(f"target is {target!r}", hint=f"use {', '.join(words)}")
     from xformc.runtime.library import choose_target  # noqa: PLC0415 (it imports the runtime)
     from xformc.trainer.build_run import BuildOptions, build_run  # noqa: PLC0415 (it imports torch)
-    from xformc.trainer.ensemble import join_runs  # noqa: PLC0415
-    from xformc.trainer.run_files import RunFiles, find_run  # noqa: PLC0415
+    from xformc.trainer.run_files import RunFiles  # noqa: PLC0415
+    from xformc.trainer.source import Source, find_source, join_runs  # noqa: PLC0415
 
-    files, known = None, weights
     if isinstance(source, language.Spec):
-        spec = source
-    elif not isinstance(source, str | Path):
-        joined = join_runs([Path(one) for one in source])
-        spec, known, files = joined.spec, joined.weights if weights is None else weights, joined.files
+        found = Source(source, None)
     else:
-        run = find_run(Path(source))
-        spec = load_spec(source if run is None else run / SPEC)
-        known = Path(source) if weights is None and run is not None else weights
+        one = isinstance(source, str | Path)
+        found = find_source(Path(source)) if one else join_runs([Path(run) for run in source])
+    files, known = found.files, found.weights if weights is None else weights
     if tokenizers is not None or labels is not None:
         files = RunFiles({name: Path(path) for name, path in (tokenizers or {}).items()}, labels)
     chosen, reason = choose_target(target)
@@ -173,7 +168,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         builder,
     )
     given = Path(known) if isinstance(known, str) else known
-    certificate = build_run(spec, given, Path(output), options, progress, files=files)
+    certificate = build_run(found.spec, given, Path(output), options, progress, files=files)
     if reason is not None:
         LOGGER.warning(reason)
     return certificate

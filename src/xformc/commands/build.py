@@ -1,6 +1,7 @@
 """`xformc build` and `xformc verify`: a run becomes an engine, and its certificate is checked."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,12 +15,11 @@ from xformc.format.precision import number_format
 from xformc.format.reader import read_manifest
 from xformc.runtime.agreement import RuntimeName
 from xformc.runtime.library import choose_target
-from xformc.specs import find_spec
 from xformc.terminal import LOGGER, progress_console
 from xformc.verification import verify_parts
 
 if TYPE_CHECKING:
-    from xformc.trainer.ensemble import Source
+    from xformc.trainer.source import Source
 
 SOURCE_HELP = """A run, one of its checkpoints, or a spec (a file, or the name of a shipped one). Several runs of one
 vocabulary become an ensemble, which averages their probabilities."""
@@ -85,9 +85,7 @@ def build(
 
 def _source(sources: Sequence[str], settings: Sequence[str], weights: Path | None) -> "Source":
     """Return what is built. Raises: UserError for weights beside several runs."""
-    from xformc.compiler.spec import load_spec
-    from xformc.trainer.ensemble import Source, join_runs
-    from xformc.trainer.run_files import find_run
+    from xformc.trainer.source import find_source, join_runs
 
     if len(sources) > 1:
         if weights is not None:
@@ -95,10 +93,8 @@ def _source(sources: Sequence[str], settings: Sequence[str], weights: Path | Non
                 "--weights is for one model", hint="give a checkpoint of each run instead: xformc build A B"
             )
         return join_runs([Path(source) for source in sources], settings)
-    (source,) = sources
-    run = find_run(Path(source))
-    spec = load_spec(find_spec(source if run is None else run), settings)
-    return Source(spec, weights if weights is not None or run is None else Path(source))
+    found = find_source(Path(sources[0]), settings)
+    return found if weights is None else replace(found, weights=weights)
 
 
 def verify(

@@ -1,4 +1,4 @@
-"""Ensembles of runs: their specs, their weights and their files as those of one model."""
+"""What an engine is built from: a spec, a run, or several runs as one model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from xformc.compiler.spec.ensemble import join
 from xformc.compiler.weight_files import Array, load_weights
 from xformc.errors import UserError
 from xformc.format.names import SPEC
+from xformc.specs import find_spec
 from xformc.trainer.run_files import RunFiles, find_run, find_run_files
 
 
@@ -22,6 +23,13 @@ class Source:
     spec: Spec
     weights: Path | Mapping[str, Array] | None
     files: RunFiles | None = None
+
+
+def find_source(source: Path, settings: Sequence[str] = ()) -> Source:
+    """Find a run, one of its checkpoints, or a spec, which has no weights. Raises: UserError if there is neither."""
+    run = find_run(source)
+    spec = load_spec(find_spec(source if run is None else run), settings)
+    return Source(spec, None if run is None else source)
 
 
 def join_runs(sources: Sequence[Path], settings: Sequence[str] = ()) -> Source:
