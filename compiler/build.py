@@ -124,6 +124,7 @@ def build_program(
     default = rounding.precision or spec.default_precision
     precision = spec.precisions(default)
     _check_fixed(program)
+    _check_prefix(program)
     _open_vocabularys(program, tokenizers or {})
     build_plans = None if plans is None else plan_writer(program, default, plans, progress)
     named = _named_results(program, labels)
@@ -167,12 +168,22 @@ def _check_fixed(program: Program) -> None:
             way = "sampling" if samples else "search"
             message = f"--target {program.target} has no {way} with a {option.name}, which decode sets"
             raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
+    if program.prefix:
+        message = f"--target {program.target} has no search with a prefix, which decode sets"
+        raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
     refused = {item.name: "the search of an alignment" for item in program.spec.results if item.kind == "alignment"}
     if program.traits.plans:
         refused |= dict.fromkeys(of_text(program.results), "a result that depends on the written text")
     for name, what in refused.items():
         message = f"--target {program.target} has no way for {name}, {what}, beside a written text"
         raise UserError(message, hint="build with --target native, cpu or portable")
+
+
+def _check_prefix(program: Program) -> None:
+    """Raises: UserError if the default prefix is longer than the texts that the model can write."""
+    longest = program.longest if program.prefix else None
+    if longest is not None and len(program.prefix) > longest:
+        raise UserError(f"decode.prefix has {len(program.prefix)} tokens; the model writes at most {longest}")
 
 
 def _open_vocabularys(program: Program, tokenizers: Mapping[str, Path]) -> None:
@@ -350,6 +361,7 @@ def _manifest(
         **(_of_task(results) if program.task in NAMED else {"results": _declared(results, tokenizers)}),
         "defaults": program.defaults,
         **({"controls": list(program.controls)} if program.controls else {}),
+        **({"prefix": list(program.prefix)} if program.prefix else {}),
         "parameters": program.graph.parameter_count(),
         "weights": "trained" if trained else "fresh",
     }

@@ -176,6 +176,11 @@ class Program:
         return (PREFIX, PHRASES, BY_TEXT) if self.decoding == "search" else (BY_TEXT,)
 
     @property
+    def prefix(self) -> tuple[int, ...]:
+        """The tokens that texts begin with, unless a call gives others."""
+        return tuple(self.spec.decode.prefix) if self.decoding == "search" else ()
+
+    @property
     def scores_texts(self) -> bool:
         """Whether the engine gives the probabilities of the tokens of texts: its step is derived for several tokens."""
         return self.steps is not None and self.steps.extend is not None
@@ -192,8 +197,8 @@ class Program:
 
     @property
     def refills_searches(self) -> bool:
-        """Whether texts may join and leave a batch of searches: translations with kernels, without other results."""
-        return (
+        """Whether texts may join and leave a batch of searches: translations with kernels, one result, no prefix."""
+        return not self.prefix and (
             self.decoding == "search" and self.task == "translation" and self.traits.kernels and len(self.results) == 1
         )
 

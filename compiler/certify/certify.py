@@ -100,12 +100,14 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
         "inputs": {name: replace(item, tokenizer=None) for name, item in manifest.inputs.items()},
         **_claims(manifest.results),
         "defaults": None if manifest.defaults is None else recorded(manifest.defaults),
+        "prefix": manifest.prefix,
     }
     facts = {
         "task": program.task,
         "inputs": dict(program.inputs),
         **_claims(program.results),
         "defaults": program.defaults,
+        "prefix": program.prefix,
     }
     wrong = [key for key in facts if claims.get(key) != facts[key]]
     if wrong:

@@ -86,6 +86,7 @@ def scores_stages(subject: Subject, probes: Probes, progress: Callable[[str], No
     tokens = probes.feeds[time][:, 1:]
     below = logits - logits.max(-1, keepdims=True)
     expected = np.take_along_axis(below, tokens[..., None], -1)[..., 0] - np.log(np.exp(below).sum(-1))
+    expected[:, : len(subject.program.prefix)] = 0
     (found,) = session.run(probes.feeds)
     value = _on_real(found[..., None], expected[..., None], probes.real[:, 1:])
     yield Stage("scores", "scores of the tokens of given texts, and of the training form", value, BOUND)

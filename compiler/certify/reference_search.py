@@ -4,7 +4,7 @@ It uses only the training form, so it shares nothing with an engine: no step, no
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -66,14 +66,15 @@ def search(
     prefix: Sequence[int] = (),
     *,
     phrases: Sequence[Phrase] = (),
+    default: Sequence[int] = (),
 ) -> Found:
     """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
     `special` has the tokens that begin and end a hypothesis; `prefix` are the tokens that all of them begin with. One
     with an end token is a whole text, which may be shorter than `min_length`. Their scores are not edited. All have the
-    `phrases`.
+    `phrases`. Without a prefix, `default` is one; at its positions, given tokens have the log probability 0.
     """
-    width = options.beam_size
+    width, prefix = options.beam_size, prefix or default
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
     limit = max(1, int(np.floor(scaled)) + options.max_length_offset, len(prefix))
     if phrases:
@@ -86,6 +87,8 @@ def search(
     for length in range(1, limit + 1):
         forced = prefix[length - 1] if length <= len(prefix) else None
         candidates = _expand(scorer, special, beam, options, forced, phrases)
+        if forced is not None and length <= len(default):
+            candidates = [replace(one, log_probability=np.float32(0)) for one in candidates]
         banks = [_bank(phrases, special, beam, candidate) for candidate in candidates]
         for number in set(banks):
             pairs = zip(candidates, banks, strict=True)
@@ -139,14 +142,23 @@ def score(log_probability: np.float32, length: int, options: SearchOptions) -> f
 
 
 def rescore(
-    scorer: Scorer, special: SpecialTokens, tokens: tuple[int, ...], options: SearchOptions, prefix: Sequence[int] = ()
+    scorer: Scorer,
+    special: SpecialTokens,
+    tokens: tuple[int, ...],
+    options: SearchOptions,
+    prefix: Sequence[int] = (),
+    *,
+    default: Sequence[int] = (),
 ) -> float:
-    """The score of these tokens, which begin with `prefix`, with all positions computed at once."""
+    """The score of these tokens, with all positions computed at once; `prefix` and `default` as in `search`."""
+    prefix = prefix or default
     target = np.array([(*special.begun, *tokens[:-1])], np.int64)
     scores, text = log_probabilities(scorer(target))[0], target[0].tolist()
     total = np.float32(0)
     for place, token in enumerate(tokens):
         given = place < len(prefix)
+        if given and place < len(default):
+            continue
         total += scores[place, token] if given else edited(scores[place], text[: place + 1], options)[token]
     return score(total, len(tokens), options)
 

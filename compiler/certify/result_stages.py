@@ -37,7 +37,8 @@ def _translations(subject: Subject, progress: Callable[[str], None]) -> Iterator
     for row, source in enumerate(sources):
         for tokens in together.texts()[row]:
             for form, scores in ((subject.rounding, rounded), (subject, exact)):
-                scores.append(rescore(form.scorer(source), form.special, tuple(tokens), options))
+                given = (form.scorer(source), form.special, tuple(tokens), options)
+                scores.append(rescore(*given, default=form.program.prefix))
     bound = noise_bound(np.array(rounded), np.array(exact))
     what = "scores of the engine's hypotheses and of the training form"
     yield Stage("results", what, _worst(together.scores.reshape(-1), np.array(rounded)), bound, _counted(rounded))

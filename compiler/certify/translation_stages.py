@@ -114,6 +114,7 @@ def _expect(
             special,
             [int(token) for token in source.get(PREFIX, ())],
             phrases=[[int(token) for token in phrase if token >= 0] for phrase in source.get(PHRASES, ())],
+            default=program.prefix,
         )
         for source in sources
     )
@@ -280,7 +281,8 @@ def _against(subject: Subject, expected: _Expected, result: SearchResult, row: i
                 return float("inf")
             source = expected.sources[row]
             prefix = [int(one) for one in source.get(PREFIX, ())]
-            score = rescore(subject.scorer(source), subject.special, tokens, expected.options, prefix)
+            default = subject.program.prefix
+            score = rescore(subject.scorer(source), subject.special, tokens, expected.options, prefix, default=default)
         differences.append(_finite(abs(float(result.scores[row, rank]) - score)))
     return max(differences)
 

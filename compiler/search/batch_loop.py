@@ -29,7 +29,8 @@ _KEPT = frozenset({"batch", "beam", "source"})
 class SearchInputs:
     """The ONNX names of the search's inputs, as defined in docs/search.md.
 
-    Options other than the beam size and `n_best` have a row for each sentence, or one for all.
+    Options other than the beam size and `n_best` have a row for each sentence, or one for all. `default` is the prefix
+    of sentences without one.
     """
 
     beam_size: str
@@ -45,6 +46,7 @@ class SearchInputs:
     prefix: str
     phrases: str
     edits: EditInputs
+    default: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     options = BeamOptions(width, onnx.op("Mul", width, [2]), *ends, edits, phrases)
     count = emit_count(onnx, decoder)
     batch = onnx.op("Shape", count, start=0, end=1)
-    prefix = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))
+    prefix = _emit_prefix(onnx, inputs, batch, decoder.written)
     limit = emit_limit(onnx, count, inputs.max_length_factor, inputs.max_length_offset, longest)
     begun = emit_lengths(onnx, prefix, decoder.written)
     limit = onnx.op("Max", limit, begun)
@@ -183,6 +185,19 @@ def _with_room(onnx: OnnxEmitter, limit: str, begun: str, phrases: str, longest:
     needed = onnx.op("Add", onnx.op("Add", begun, wanted), 1)
     needed = needed if longest is None else onnx.op("Min", needed, longest)
     return onnx.op("Where", onnx.op("Greater", wanted, 0), onnx.op("Max", limit, needed), limit)
+
+
+def _emit_prefix(onnx: OnnxEmitter, inputs: SearchInputs, batch: str, special: SpecialTokens) -> str:
+    """The tokens that each text begins with, padded, [batch, prefix]: those given, or the default."""
+    given = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))
+    if not inputs.default:
+        return given
+    longest, more = onnx.op("Shape", given, start=1), [0, 0, 0, len(inputs.default)]
+    default = onnx.op("Unsqueeze", [*inputs.default], [0])
+    usual = onnx.op("Pad", default, onnx.op("Concat", [0, 0, 0], longest, axis=0), special.absent)
+    is_empty = onnx.op("Equal", emit_lengths(onnx, given, special), 0)
+    padded = onnx.op("Pad", given, more, special.absent)
+    return onnx.op("Where", onnx.op("Unsqueeze", is_empty, [1]), usual, padded)
 
 
 def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str, special: SpecialTokens) -> str:

@@ -27,6 +27,7 @@ from xformc.compiler.search.candidates import (
     reorder,
     select,
     settle,
+    unscored,
 )
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
 from xformc.compiler.search.loops import Names
@@ -50,6 +51,8 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
         forced = forced_token(scope, live.prefix, now.position)
         options = options_of(begun.options, live.option)
         candidates = select(scope, logits, now.beam.scores, options, forced, now.beam.tokens)
+        scores = (candidates.scores, forced, decoder.written.absent, now.position, len(inputs.default))
+        candidates = replace(candidates, scores=unscored(scope, *scores))
         go_on, new = advance(scope, options, live, now, candidates, moving(types, state))
         return go_on, replace(new, state={**state, **new.state})
 

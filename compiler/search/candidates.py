@@ -164,6 +164,16 @@ def forced_token(onnx: OnnxEmitter, prefix: str, position: str) -> str:
     return onnx.op("Squeeze", onnx.op("Gather", prefix, place, axis=1), [1])
 
 
+def unscored(onnx: OnnxEmitter, scores: str, forced: str, absent: int, position: str, count: int) -> str:
+    """The scores of candidates [batch, candidates], 0 where their sentence has a forced token within the first `count`
+    positions, those of the default prefix; there the text was no choice."""
+    if not count:
+        return scores
+    is_forced = onnx.op("Not", onnx.op("Equal", forced, absent))
+    given = onnx.op("Unsqueeze", onnx.op("And", is_forced, onnx.op("Less", position, count)), [1])
+    return onnx.op("Where", onnx.op("And", given, onnx.op("Greater", scores, NEVER)), 0.0, scores)
+
+
 def select(
     onnx: OnnxEmitter,
     logits: str,

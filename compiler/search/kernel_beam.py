@@ -22,7 +22,7 @@ from xformc.compiler.search.batch_loop import (
     heads_of,
     newest,
 )
-from xformc.compiler.search.candidates import BeamOptions, Pool, reorder, rows_of
+from xformc.compiler.search.candidates import BeamOptions, Pool, forced_token, reorder, rows_of, unscored
 from xformc.compiler.search.decoder_step import emit_caches, emit_states, emit_step, moving, state_types
 from xformc.compiler.search.loops import Names
 
@@ -51,6 +51,10 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, inputs.phrases)
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
+        if inputs.default:
+            forced = forced_token(scope, live.prefix, now.position)
+            given = (forced, decoder.written.absent, now.position, len(inputs.default))
+            offered = (unscored(scope, offered[0], *given), *offered[1:])
         go_on, following = emit_advance(scope, begun.options, live, now, offered)
         moved = emit_moved(scope, moving(types, states), (following.state[ANCESTORS.name], None), now.beam.scores)
         return go_on, replace(following, state={**following.state, **states, **moved})

@@ -28,11 +28,13 @@ class Scored:
     """The step of several tokens of a decoder.
 
     searched: the kernels of the search compute the scores; otherwise the operators of sampling do.
+    unscored: so many tokens at the beginning of a text have the score 0, those of the default prefix.
     """
 
     decoder: Decoder
     extend: Graph
     searched: bool
+    unscored: int = 0
 
     def together(self) -> int:
         """The maximum number of tokens of all texts to read at once."""
@@ -73,7 +75,10 @@ def emit_token_scores(onnx: OnnxEmitter, scored: Scored, tokens: str) -> str:
     nothing = onnx.op("Expand", 0.0, onnx.op("Concat", onnx.op("Unsqueeze", rows, [0]), [0], axis=0))
     kept = {"batch", *(axis.name for value in decoder.given for axis in value.type.axes)} - {text.type.axes[1].name}
     last, _ = emit_loop(onnx, parts.trips, types, _Reading(onnx.operand(0), nothing, states), body, frozenset(kept))
-    return last.scores
+    if not scored.unscored:
+        return last.scores
+    places = onnx.op("Range", 0, count, 1)
+    return onnx.op("Where", onnx.op("Less", places, scored.unscored), 0.0, last.scores)
 
 
 _SCORES = Type("float32", (Axis("batch"), Axis("length")))

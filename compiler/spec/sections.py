@@ -17,7 +17,15 @@ from pydantic import (
 )
 
 from xformc.format.precision import WORDS
-from xformc.format.search_options import MAX_SUPPRESSED, MIN_REPETITION, PRESETS, PenaltyKind, Preset, StopRule
+from xformc.format.search_options import (
+    MAX_PREFIX,
+    MAX_SUPPRESSED,
+    MIN_REPETITION,
+    PRESETS,
+    PenaltyKind,
+    Preset,
+    StopRule,
+)
 
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -285,6 +293,7 @@ SuppressTokens = Annotated[
     Field(max_length=MAX_SUPPRESSED),
     AfterValidator(lambda tokens: list(dict.fromkeys(tokens))),
 ]
+Beginning = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=MAX_PREFIX)]
 NgramSize = Annotated[int, Field(ge=0, le=100_000)]
 RepetitionPenalty = Annotated[float, Field(ge=MIN_REPETITION, le=100)]
 TokenPenalty = Annotated[float, Field(ge=-100, le=100)]
@@ -312,6 +321,7 @@ class Sample(Section):
 class Decode(Section):
     """The defaults for decoding. Each call of the engine may override them. With `sample`, text is drawn
     instead of searched for. `preset` sets the length penalty and the stop rule, unless they are set here too.
+    Texts begin with the tokens of `prefix`, unless a call gives another one; these tokens are not scored.
     `alignment` is the path of the attention to the source whose weights align a translation with it; without one it
     is that of the last layer but one."""
 
@@ -329,6 +339,7 @@ class Decode(Section):
     repetition_penalty: RepetitionPenalty = 1.0
     presence_penalty: TokenPenalty = 0.0
     frequency_penalty: TokenPenalty = 0.0
+    prefix: Beginning = Field(default_factory=list[int])
     alignment: Pattern | None = None
     sample: Sample = Sample()
 

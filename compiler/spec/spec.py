@@ -131,8 +131,9 @@ class Spec:
                 _remove(resolved, ("train", key))
         if self.train.tokenizer.sampling is None:
             _remove(resolved, ("train", "tokenizer", "sampling"))
-        if self.decode.alignment is None:
-            _remove(resolved, ("decode", "alignment"))
+        for key in ("alignment", "prefix"):
+            if not getattr(self.decode, key):
+                _remove(resolved, ("decode", key))
         if self.initial:
             resolved["initial"] = {pattern: entry.tree.plain() for pattern, entry in self._section("initial")}
         if self.precision:

@@ -13,7 +13,7 @@ from xformc.format.search_options import CONTROLS
 from xformc.format.tasks import NAMED, SAMPLED, TASKS, WRITING, Decoding
 
 DECODE: Mapping[Decoding, tuple[str, ...]] = {
-    "search": ("preset", "beam_size", "n_best", "length_penalty", "max_length", *CONTROLS, "alignment"),
+    "search": ("preset", "beam_size", "n_best", "length_penalty", "max_length", *CONTROLS, "prefix", "alignment"),
     "sample": ("sample",),
     "forward": (),
 }
@@ -52,20 +52,31 @@ def task_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declar
         return []
     along = _along_problems(inputs, results)
     needed = _special_problems(task, tree, inputs)
-    needed += _suppressed_problems(tree, inputs, results)
+    needed += _token_problems(tree, inputs, results)
     return [*_input_problems(task, declared, inputs), *along, *needed, *_idle_problems(task, tree, inputs, results)]
 
 
-def _suppressed_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
-    """Report suppressed tokens that are not in the vocabulary of the written text."""
+def _token_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
+    """Report suppressed tokens and tokens of a prefix that are not in the vocabulary of the written text."""
     written, decode = inputs.get(written_in(results) or ""), tree.get("decode")
     if written is None or decode is None:
         return []
     sections = [section for section in (decode, decode.get("sample")) if section is not None]
-    lists = [found for section in sections if (found := section.get("suppress_tokens")) is not None]
+    lists = [
+        found
+        for section in sections
+        for key in ("suppress_tokens", "prefix")
+        if (found := section.get(key)) is not None
+    ]
     size = written.axes[0].size or 0
     known = f"the vocabulary of the written text has ids from 0 to {size - 1}"
-    return [
+    begun, special = decode.get("prefix"), written.special
+    no_text = [
+        Problem(item.span, f"{item.value} cannot be in a prefix: it is the padding or an end token")
+        for item in (() if begun is None else begun.items)
+        if item.value in (special.pad, *special.end)
+    ]
+    return no_text + [
         Problem(item.span, f"{item.value} is no token: {known}")
         for found in lists
         for item in found.items

@@ -64,9 +64,9 @@ BART = {
 TRANSLATIONS = [
     ("Marian", MARIAN),
     ("Bart", BART),
-    ("MBart", {**BART, "scale_embedding": True}),
+    ("MBart", {**BART, "scale_embedding": True, "forced_bos_token_id": 7}),
     ("Pegasus", {**BART, "eos_token_id": 1, "scale_embedding": True}),
-    ("M2M100", {**BART, "scale_embedding": True}),
+    ("M2M100", {**BART, "scale_embedding": True, "forced_bos_token_id": 11}),
     ("T5", {**T5, "eos_token_id": 1}),
     ("MT5", {**T5, "eos_token_id": 1, "d_kv": 12}),
 ]

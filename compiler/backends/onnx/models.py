@@ -112,7 +112,7 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     options = {**_options(emitter, program.search, decoder.written), PREFIX: emitter.default_tokens(PREFIX)}
     options[PHRASES] = emitter.default_phrases(PHRASES)
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
-    given = SearchInputs(**_alone(options), edits=_EDITS)
+    given = SearchInputs(**_alone(options), edits=_EDITS, default=program.prefix)
     result, heads = emit_search(emitter, decoder, given, program.longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
@@ -153,7 +153,7 @@ def scores_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     emitter, token = _emitter(program, weights), decoder.extend.inputs[0]
     for value in decoder.given:
         emitter.bind(value, value.name)
-    scores = emit_token_scores(emitter, Scored(decoder, decoder.extend, searched), token.name)
+    scores = emit_token_scores(emitter, Scored(decoder, decoder.extend, searched, len(program.prefix)), token.name)
     inputs = [(value.name, value.type) for value in (*decoder.given, token)]
     outputs = [
         (emitter.op("Identity", scores, name=TOKEN_SCORES), Type("float32", (token.type.axes[0], Axis("scored"))))
@@ -238,7 +238,7 @@ def refill_search_models(program: Program, rows: Program, weights: Initializers)
     for value in decoder.given:
         join.bind(value, value.name)
     options = {**_options(join, program.search, decoder.written), PREFIX: join.default_tokens(PREFIX)}
-    given = SearchInputs(**_alone(options), phrases="", edits=_EDITS)
+    given = SearchInputs(**_alone(options), phrases="", edits=_EDITS, default=())
     found, types = emit_join(join, decoder, given, program.longest), joined_types(decoder)
     outputs = [(join.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in found.items()]
     inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]

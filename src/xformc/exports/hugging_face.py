@@ -186,7 +186,13 @@ def _special_ids(spec: Spec) -> dict[str, Scalar]:
     ids["pad_token_id"] = special.pad
     if len(spec.inputs) == 1:
         return {**ids, "bos_token_id": special.begin}
-    return {**ids, "bos_token_id": None, "decoder_start_token_id": special.begin, "forced_eos_token_id": None}
+    begun = {"forced_bos_token_id": spec.decode.prefix[0]} if len(spec.decode.prefix) == 1 else {}
+    rest: dict[str, Scalar] = {
+        "bos_token_id": None,
+        "decoder_start_token_id": special.begin,
+        "forced_eos_token_id": None,
+    }
+    return {**ids, **rest, **begun}
 
 
 def _nested(values: Mapping[str, Scalar]) -> dict[str, Plain]:
@@ -214,7 +220,8 @@ def _search_notes(ours: Spec, theirs: Spec, *, tokenized: bool) -> list[str]:
     if one.begun != other.begun and not tokenized:
         notes.append(f"texts begin with token {one.begin} here, which the family does not add")
     mine, its = ours.decode.model_dump(), theirs.decode.model_dump()
-    keys = [key for key in mine if key not in ("preset", "sample", "n_best") and mine[key] != its[key]]
+    said = ("preset", "sample", "n_best", *(("prefix",) if len(ours.decode.prefix) == 1 else ()))
+    keys = [key for key in mine if key not in said and mine[key] != its[key]]
     if keys and ours.task == "translation":
         notes.append(f"the search there has another {', '.join(keys)}")
     return notes

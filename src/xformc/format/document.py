@@ -46,6 +46,15 @@ class Document:
             raise self._wrong(key, f"an integer from {low:,} to {high:,}", value)
         return value
 
+    def tokens(self, key: str, most: int) -> tuple[int, ...]:
+        """Return a list of 1 to `most` token ids."""
+        value = self._get(key)
+        items = cast(list[object], value) if isinstance(value, list) else list[object]()
+        ids = [item for item in items if type(item) is int and 0 <= item < 2**31]
+        if not 1 <= len(ids) <= most or len(ids) < len(items):
+            raise self._wrong(key, f"a list of 1 to {most} token ids", self._get(key))
+        return tuple(ids)
+
     def optional_integer(self, key: str, low: int) -> int | None:
         """Return an integer of at least `low`, or None for null."""
         return None if self._get(key) is None else self.integer(key, low)

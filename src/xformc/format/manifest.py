@@ -113,6 +113,7 @@ class Manifest:
     refused: the plans that TensorRT did not build, with its reason.
     calibration: None unless activations are quantized with calibrated scales.
     controls: the inputs of the search beside its options, such as `prefix`.
+    prefix: the tokens that texts begin with, unless a call gives others.
     operators: the version of xformc's own operators in the model; None if there are none, or if it was not recorded.
     """
 
@@ -133,6 +134,7 @@ class Manifest:
     calibration: Calibration | None = None
     operators: int | None = None
     controls: tuple[str, ...] = ()
+    prefix: tuple[int, ...] = ()
 
     @property
     def decoding(self) -> Decoding:

@@ -28,7 +28,7 @@ from xformc.format.names import MANIFEST, MODEL, OF_TEXT
 from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import WORDS, Precision
 from xformc.format.results import Result, Setting, of_text
-from xformc.format.search_options import EDITS, MAX_SUPPRESSED, OPTIONS, SearchOption
+from xformc.format.search_options import EDITS, MAX_PREFIX, MAX_SUPPRESSED, OPTIONS, SearchOption
 from xformc.format.targets import Target
 from xformc.format.tasks import NAMED, RESULTS, SAMPLED, TASKS, WRITING
 from xformc.format.tokens import BEGIN, END, MAX_ENDS, PAD, UNKNOWN, SpecialTokens
@@ -210,6 +210,7 @@ def _read_rest(
         calibration=_read_calibration(document.section("calibration")) if "calibration" in document.fields else None,
         operators=document.integer("operators", 1) if "operators" in document.fields else None,
         controls=document.optional_texts("controls") or () if "controls" in document.fields else (),
+        prefix=document.tokens("prefix", MAX_PREFIX) if "prefix" in document.fields else (),
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 MAX_PENALTY, MAX_FACTOR, MAX_OFFSET, MAX_PATIENCE = 100.0, 100.0, 100_000, 100.0
-MIN_REPETITION, MAX_SUPPRESSED = 0.01, 100_000
+MIN_REPETITION, MAX_SUPPRESSED, MAX_PREFIX = 0.01, 100_000, 64
 
 Setting = int | float | str | tuple[int, ...]
 

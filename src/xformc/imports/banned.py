@@ -1,4 +1,4 @@
-"""Tokens that the origin bans or penalises, as settings of `decode`."""
+"""Tokens that the origin bans, penalises or forces, as settings of `decode`."""
 
 from collections.abc import Mapping
 
@@ -31,3 +31,9 @@ def banned(values: Mapping[str, Scalar]) -> dict[str, Plain]:
     if tokens:
         found["suppress_tokens"] = list(dict.fromkeys(tokens))
     return found
+
+
+def forced(values: Mapping[str, Scalar]) -> dict[str, Plain]:
+    """The setting `prefix` of a config whose texts are forced to begin with a token, such as the tag of a language."""
+    token = values.get("forced_bos_token_id")
+    return {} if token is None or isinstance(token, bool) or not isinstance(token, int) else {"prefix": [token]}

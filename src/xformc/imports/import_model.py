@@ -16,7 +16,7 @@ from xformc.compiler.weight_files import graph_shapes
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.names import IMPORTED, SPEC, WEIGHTS
-from xformc.imports.banned import banned
+from xformc.imports.banned import banned, forced
 from xformc.imports.config import CONFIG, label_names, resolve
 from xformc.imports.origin import Origin
 from xformc.imports.origins import READERS
@@ -63,7 +63,7 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
     special = filled.get("special_tokens")
     if tokenizer is not None and isinstance(special, dict):
         special |= tokenizer.special(values)
-    text = write_yaml({"name": _name(source), **_with_bans(filled, banned(config.values))})
+    text = write_yaml({"name": _name(source), **_with_settings(filled, config.values)})
     spec = _checked(text, place)
     shapes = graph_shapes(spec.graph())
     arrays = map_weights(family, config, shapes, origin.tensors(family.prefix), str(source))
@@ -116,14 +116,15 @@ def _pieces(tokenizer: ForeignTokenizer | None, count: int) -> list[str]:
     return [name if name.isprintable() and name.strip() == name and name else f"<{i}>" for i, name in enumerate(known)]
 
 
-def _with_bans(spec: dict[str, Plain], bans: dict[str, Plain]) -> dict[str, Plain]:
-    """The spec with these settings of its search or, if its table sets none, of its sampling."""
-    if not bans:
-        return spec
-    decode = spec.get("decode", {})
+def _with_settings(spec: dict[str, Plain], values: Mapping[str, Scalar]) -> dict[str, Plain]:
+    """The spec with what a config says of tokens in its search or, if its table sets none, in its sampling."""
+    bans, decode = banned(values), spec.get("decode", {})
     assert isinstance(decode, dict)
     if "beam_size" in decode:
-        return {**spec, "decode": {**decode, **bans}}
+        more = {**bans, **forced(values)}
+        return {**spec, "decode": {**decode, **more}} if more else spec
+    if not bans:
+        return spec
     sample = decode.get("sample", {})
     assert isinstance(sample, dict)
     return {**spec, "decode": {**decode, "sample": {**sample, **bans}}}
