@@ -197,8 +197,8 @@ class Program:
 
     @property
     def refills_searches(self) -> bool:
-        """Whether texts may join and leave a batch of searches: translations with kernels, one result, no prefix."""
-        return not self.prefix and (
+        """Whether texts may join and leave a batch of searches: translations with kernels, without other results."""
+        return (
             self.decoding == "search" and self.task == "translation" and self.traits.kernels and len(self.results) == 1
         )
 

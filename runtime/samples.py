@@ -117,7 +117,7 @@ def _run(
 ) -> list[list[Hypothesis]]:
     sampler = session.beside(SAMPLES)
     assert sampler is not None, "the engine samples no texts"
-    prefixes = [[int(one) for one in row.get(PREFIX, NO_TOKENS)] for row in rows]
+    prefixes = [[int(one) for one in row.get(PREFIX, NO_TOKENS)] or [*manifest.prefix] for row in rows]
     found = write_rows(
         sampler,
         [_begun(row, prefix) for row, prefix in zip(rows, prefixes, strict=True)],

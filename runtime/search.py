@@ -59,6 +59,7 @@ def search(  # noqa: PLR0913 (each is an option)
     prefixes: Sequence[Sequence[int] | NDArray[np.int64]] = (),
     each: Values = MappingProxyType({}),
     phrases: Sequence[NDArray[np.int64] | None] = (),
+    default: Sequence[int] = (),
 ) -> SearchResult:
     """Write text for the inputs `given` by name, batch first, padded at the end.
 
@@ -66,6 +67,7 @@ def search(  # noqa: PLR0913 (each is an option)
     `others` are further outputs of the model. `prefixes`, if there are any, are the tokens that the text of each row
     begins with. `each` are options with a row for each text, which replace those of `options`.
     `phrases` are the tokens of the phrases that the text of each row must have, [phrases, length], padded with -1.
+    `default` is the prefix that the model gives to a text without one.
 
     Raises: UserError if ONNX Runtime fails, or if the model's results are none of such a search.
     """
@@ -85,7 +87,8 @@ def search(  # noqa: PLR0913 (each is an option)
     longest = replace(options, **{name: each[name].max().item() for name in LIMITS if name in each})
     limit, found = length_limit(longest, most_positions(given, session.vocabularies)), (len(first), options.n_best)
     begun = max(map(len, prefixes), default=0)
-    limit = max(limit, begun + (max(map(phrase_tokens, phrases)) + 1 if phrases else 0))
+    more = max(map(phrase_tokens, phrases)) + 1 if phrases else 0
+    limit = max(limit, max(begun, len(default)) + more if more else begun)
     tokens = Expected(np.int64, (*found, up_to(limit)), vocabulary)
     expected = (tokens, Expected(np.int64, found, limit + 1), Expected(np.float32, found))
     tokens_found, lengths, scores, *rest = session.run(feeds, (*expected, *others.values()))

@@ -74,6 +74,11 @@ class Writer(Protocol):
         """The written text."""
         ...
 
+    @property
+    def prefix(self) -> tuple[int, ...]:
+        """The tokens that texts begin with, unless a call gives others."""
+        ...
+
 
 def tokens_needed(row: Row, *, inputs: Mapping[str, Input], options: SearchOptions, longest: int | None) -> int:
     """Return the maximum tokens that a search for this row holds: its positions, and a full beam of hypotheses.
@@ -203,7 +208,7 @@ def search_rows(
     feeds, vocabulary = stack(engine.given, rows), engine.inputs[str(engine.written)].pieces
     others, prefixes = _other_outputs(engine, feeds), [row.get(PREFIX, NO_TOKENS) for row in rows]
     each = stack_options(rows, arrays(options))
-    beside: Any = {"others": others, "prefixes": prefixes, "each": each}
+    beside: Any = {"others": others, "prefixes": prefixes, "each": each, "default": engine.prefix}
     if any(PHRASES in row for row in rows):
         beside["phrases"] = [row.get(PHRASES) for row in rows]
     return search(session, feeds, options, end, vocabulary=vocabulary, **beside)

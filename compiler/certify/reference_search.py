@@ -72,11 +72,12 @@ def search(
 
     `special` has the tokens that begin and end a hypothesis; `prefix` are the tokens that all of them begin with. One
     with an end token is a whole text, which may be shorter than `min_length`. Their scores are not edited. All have the
-    `phrases`. Without a prefix, `default` is one; at its positions, given tokens have the log probability 0.
+    `phrases`. Without a prefix, `default` is one, within the limit of the length; at its positions, given tokens have
+    the log probability 0.
     """
-    width, prefix = options.beam_size, prefix or default
+    width, asked, prefix = options.beam_size, len(prefix), prefix or default
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
-    limit = max(1, int(np.floor(scaled)) + options.max_length_offset, len(prefix))
+    limit = max(1, int(np.floor(scaled)) + options.max_length_offset, asked)
     if phrases:
         limit = max(limit, len(prefix) + sum(map(len, phrases)) + 1)
     limit = limit if longest is None else min(limit, longest)

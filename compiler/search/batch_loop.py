@@ -158,12 +158,12 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     options = BeamOptions(width, onnx.op("Mul", width, [2]), *ends, edits, phrases)
     count = emit_count(onnx, decoder)
     batch = onnx.op("Shape", count, start=0, end=1)
-    prefix = _emit_prefix(onnx, inputs, batch, decoder.written)
+    asked = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))
+    prefix = emit_prefix(onnx, asked, inputs.default, decoder.written)
     limit = emit_limit(onnx, count, inputs.max_length_factor, inputs.max_length_offset, longest)
-    begun = emit_lengths(onnx, prefix, decoder.written)
-    limit = onnx.op("Max", limit, begun)
+    limit = onnx.op("Max", limit, emit_lengths(onnx, asked, decoder.written))
     if phrases is not None:
-        limit = _with_room(onnx, limit, begun, phrases.tokens, longest)
+        limit = _with_room(onnx, limit, emit_lengths(onnx, prefix, decoder.written), phrases.tokens, longest)
     least = _emit_least(onnx, inputs, prefix, limit, decoder.written)
     longest_limit = onnx.op("ReduceMax", limit, keepdims=0)
     given = {value.name: value.name for value in decoder.given}
@@ -187,14 +187,13 @@ def _with_room(onnx: OnnxEmitter, limit: str, begun: str, phrases: str, longest:
     return onnx.op("Where", onnx.op("Greater", wanted, 0), onnx.op("Max", limit, needed), limit)
 
 
-def _emit_prefix(onnx: OnnxEmitter, inputs: SearchInputs, batch: str, special: SpecialTokens) -> str:
+def emit_prefix(onnx: OnnxEmitter, given: str, default: tuple[int, ...], special: SpecialTokens) -> str:
     """The tokens that each text begins with, padded, [batch, prefix]: those given, or the default."""
-    given = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))
-    if not inputs.default:
+    if not default:
         return given
-    longest, more = onnx.op("Shape", given, start=1), [0, 0, 0, len(inputs.default)]
-    default = onnx.op("Unsqueeze", [*inputs.default], [0])
-    usual = onnx.op("Pad", default, onnx.op("Concat", [0, 0, 0], longest, axis=0), special.absent)
+    longest, more = onnx.op("Shape", given, start=1), [0, 0, 0, len(default)]
+    tokens = onnx.op("Unsqueeze", [*default], [0])
+    usual = onnx.op("Pad", tokens, onnx.op("Concat", [0, 0, 0], longest, axis=0), special.absent)
     is_empty = onnx.op("Equal", emit_lengths(onnx, given, special), 0)
     padded = onnx.op("Pad", given, more, special.absent)
     return onnx.op("Where", onnx.op("Unsqueeze", is_empty, [1]), usual, padded)

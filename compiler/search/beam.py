@@ -51,8 +51,10 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
         forced = forced_token(scope, live.prefix, now.position)
         options = options_of(begun.options, live.option)
         candidates = select(scope, logits, now.beam.scores, options, forced, now.beam.tokens)
-        scores = (candidates.scores, forced, decoder.written.absent, now.position, len(inputs.default))
-        candidates = replace(candidates, scores=unscored(scope, *scores))
+        if inputs.default:
+            place = now.position, len(inputs.default)
+            (scores,) = unscored(scope, (candidates.scores,), forced, place, decoder.written.absent)
+            candidates = replace(candidates, scores=scores)
         go_on, new = advance(scope, options, live, now, candidates, moving(types, state))
         return go_on, replace(new, state={**state, **new.state})
 

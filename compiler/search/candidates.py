@@ -164,14 +164,26 @@ def forced_token(onnx: OnnxEmitter, prefix: str, position: str) -> str:
     return onnx.op("Squeeze", onnx.op("Gather", prefix, place, axis=1), [1])
 
 
-def unscored(onnx: OnnxEmitter, scores: str, forced: str, absent: int, position: str, count: int) -> str:
-    """The scores of candidates [batch, candidates], 0 where their sentence has a forced token within the first `count`
-    positions, those of the default prefix; there the text was no choice."""
-    if not count:
-        return scores
+def forced_tokens(onnx: OnnxEmitter, prefix: str, positions: str) -> str:
+    """As `forced_token`, with a position for each row [batch]."""
+    last = onnx.op("Sub", onnx.op("Shape", prefix, start=1), [1])
+    places = onnx.op("Unsqueeze", onnx.op("Min", positions, last), [1])
+    return onnx.op("Squeeze", onnx.op("GatherElements", prefix, places, axis=1), [1])
+
+
+def unscored(
+    onnx: OnnxEmitter, offered: tuple[str, ...], forced: str, place: tuple[str, int], absent: int
+) -> tuple[str, ...]:
+    """The candidates, whose scores [batch, candidates] come first: 0 where a sentence has a forced token [batch] within
+    the default prefix, since there the text was no choice.
+
+    `place` is the position, of all or of each [batch], and the number of tokens of the default prefix.
+    """
+    position, count = place
+    scores, *rest = offered
     is_forced = onnx.op("Not", onnx.op("Equal", forced, absent))
     given = onnx.op("Unsqueeze", onnx.op("And", is_forced, onnx.op("Less", position, count)), [1])
-    return onnx.op("Where", onnx.op("And", given, onnx.op("Greater", scores, NEVER)), 0.0, scores)
+    return onnx.op("Where", onnx.op("And", given, onnx.op("Greater", scores, NEVER)), 0.0, scores), *rest
 
 
 def select(

@@ -53,8 +53,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
         if inputs.default:
             forced = forced_token(scope, live.prefix, now.position)
-            given = (forced, decoder.written.absent, now.position, len(inputs.default))
-            offered = (unscored(scope, offered[0], *given), *offered[1:])
+            offered = unscored(scope, offered, forced, (now.position, len(inputs.default)), decoder.written.absent)
         go_on, following = emit_advance(scope, begun.options, live, now, offered)
         moved = emit_moved(scope, moving(types, states), (following.state[ANCESTORS.name], None), now.beam.scores)
         return go_on, replace(following, state={**following.state, **states, **moved})

@@ -13,8 +13,8 @@ from xformc.compiler.passes.lower import ANCESTORS
 from xformc.compiler.passes.lower import SLOTS as SLOT_AXIS
 from xformc.compiler.passes.rows import FURTHEST
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.batch_loop import Beam, Decoding, Live, SearchInputs, begin, first_beam
-from xformc.compiler.search.candidates import BeamOptions, Rules
+from xformc.compiler.search.batch_loop import Beam, Decoding, Live, SearchInputs, begin, emit_prefix, first_beam
+from xformc.compiler.search.candidates import BeamOptions, Rules, forced_tokens, unscored
 from xformc.compiler.search.carried import Flags, Integers
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
 from xformc.compiler.search.kernel_beam import emit_advance, emit_candidates, emit_moved
@@ -100,7 +100,7 @@ def emit_refilled_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInpu
     `refilled_search_types`.
 
     `decoder` has a position for each row. The rows of a call are those KEPT of the call before, and then those that
-    join, at position 0.
+    join, at position 0. A row without a prefix has the default one.
     """
     types = refill_search_types(decoder)
     own = {name: type for name, type in types.items() if type.names[:1] != ("rows_before",)}
@@ -112,15 +112,19 @@ def emit_refilled_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInpu
     options = BeamOptions(width, width, inputs.end_token, inputs.length_penalty, decoder.written, rules)
     sentence = onnx.op("Range", 0, onnx.op("Squeeze", onnx.op("Shape", AT)), 1)
     known = _known(onnx, decoder)
+    prefix = emit_prefix(onnx, PREFIX_SO_FAR, inputs.default, decoder.written)
     edits, kept_states = inputs.edits.names, state_types(decoder)
 
     def body(scope: OnnxEmitter, _: str, now: _Refilled) -> tuple[str, _Refilled, Collected]:
         furthest = scope.op("ReduceMax", now.at, keepdims=0)
         given = {**known, **now.state, FURTHEST.name: furthest}
         result, states = emit_step(scope, decoder, _newest(scope, now), now.at, given)
-        rest = (PREFIX_SO_FAR, now.at, now.beam.tokens, *edits, sentence)
+        rest = (prefix, now.at, now.beam.tokens, *edits, sentence)
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
-        live = Live(sentence, now.beam, LIMIT, LEAST, PREFIX_SO_FAR, {}, {}, {})
+        if inputs.default:
+            forced = forced_tokens(scope, prefix, now.at)
+            offered = unscored(scope, offered, forced, (now.at, len(inputs.default)), decoder.written.absent)
+        live = Live(sentence, now.beam, LIMIT, LEAST, prefix, {}, {}, {})
         go_on, after = emit_advance(scope, options, live, Decoding(now.at, now.done, now.beam, now.state), offered)
         ancestors = after.state[ANCESTORS.name]
         moved = emit_moved(scope, moving(kept_states, states), (ancestors, now.at), now.beam.scores)

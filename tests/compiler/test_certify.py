@@ -21,11 +21,7 @@ from xformc.format.operators import DOMAIN, OPERATORS
 from xformc.format.reader import read_manifest
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
-from xformc.runtime.engine import load
-from xformc.runtime.options import resolve_options
-from xformc.runtime.score import token_scores
 from xformc.runtime.session import Session
-from xformc.runtime.translate import search_rows
 
 STAGES = ["forward", "step", "scores", "attention", "greedy", "beam", "batch", "controls", "edits", "samples"]
 
@@ -42,50 +38,18 @@ def test_build_certifies_and_verify_repeats_it(tiny_spec: Spec, tmp_path: Path, 
 
 
 def test_verify_refuses_a_manifest_that_is_not_of_its_spec(tiny_spec: Spec, tmp_path: Path) -> None:
-    build_engine(tiny_spec, None, None, "portable", tmp_path / "engine")
+    spec = replace(tiny_spec, decode=tiny_spec.decode.model_copy(update={"prefix": [7, 7]}))
+    assert build_engine(spec, None, None, "portable", tmp_path / "engine").passed
     path = tmp_path / "engine" / "engine.json"
     manifest = json.loads(path.read_text())
-    manifest["inputs"]["source"]["vocabulary"] = 90
+    manifest["inputs"]["source"]["vocabulary"], manifest["prefix"] = 90, [9]
     manifest["checksum"] = manifest_checksum(manifest)
     path.write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match=r"inputs is .*vocabulary=90.* in engine.json, .*vocabulary=40.* by the spec"):
+    wrong = r"inputs is .*vocabulary=90.* in engine.json, .*vocabulary=40.* by the spec"
+    with pytest.raises(UserError, match=wrong + r".*\n?.*prefix is \(9,\) in engine.json, \(7, 7\) by the spec"):
         verify_engine(tmp_path / "engine")
-
-
-@pytest.mark.processor
-@pytest.mark.parametrize("target", ["portable", "native"])
-def test_texts_begin_with_the_default_prefix_which_is_not_scored(
-    tiny_spec: Spec, tmp_path: Path, target: Target
-) -> None:
-    spec = replace(tiny_spec, decode=tiny_spec.decode.model_copy(update={"prefix": [7, 7], "n_best": 2}))
-    built = build_engine(spec, None, None, target, tmp_path / "engine")
-    assert built.passed and [stage.name for stage in built.stages] == STAGES
-    engine = load(tmp_path / "engine", threads=1)
-    assert engine.manifest.prefix == (7, 7)
-    source, options = np.array([[5, 6, 9, 3]]), resolve_options(engine.manifest, {"length_penalty": 0.0})
-    rows = [{"source": source[0], "prefix": np.array(ids, np.int64)} for ids in ([], [7, 7], [8, 7, 9], [8])]
-    free, same, other, short = (search_rows(engine.session, [row], engine.manifest, options) for row in rows)
-    assert (
-        free.text(0, 0) == same.text(0, 0) and free.text(0, 0)[:2] == (7, 7) and free.scores[0, 0] == same.scores[0, 0]
-    )
-    assert other.text(0, 0)[:3] == (8, 7, 9) and short.text(0, 0)[0] == 8
-    for found in (free, other):
-        given = [{**rows[0], "prefix": np.array([], np.int64)}]
-        (scores,) = token_scores(engine.session, given, [found.text(0, 0)], engine.manifest)
-        assert not scores[:2].any() and scores[2:].all()
-        assert abs(scores.sum() - found.scores[0, 0]) < 1e-4
-    manifest = json.loads((tmp_path / "engine" / "engine.json").read_text())
-    manifest |= {"prefix": [9]}
-    manifest["checksum"] = manifest_checksum(manifest)
-    (tmp_path / "engine" / "engine.json").write_text(json.dumps(manifest))
-    with pytest.raises(UserError, match=r"prefix is \(9,\) in engine.json, \(7, 7\) by the spec"):
-        verify_engine(tmp_path / "engine")
-
-
-def test_a_default_prefix_that_cannot_be_is_refused(tiny_spec: Spec, tmp_path: Path) -> None:
-    spec = replace(tiny_spec, decode=tiny_spec.decode.model_copy(update={"prefix": [7]}))
     with pytest.raises(UserError, match="--target cuda has no search with a prefix, which decode sets"):
-        build_engine(spec, None, None, "cuda", tmp_path / "engine")
+        build_engine(spec, None, None, "cuda", tmp_path / "cuda")
 
 
 def test_build_for_portable_uses_standard_operators_only(tiny_spec: Spec, tmp_path: Path) -> None:

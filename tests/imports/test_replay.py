@@ -120,6 +120,7 @@ CONTINUED = [
 def save(folder: Path, name: str, settings: dict) -> Path:
     """A random model of transformers, with biases and gains that are random, too."""
     torch.manual_seed(0)
+    forced = settings.get("forced_bos_token_id")
     config = getattr(transformers, f"{name}Config")(**{"bos_token_id": 1, "eos_token_id": 2, **settings})
     kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
     model = kind.from_config(config)
@@ -128,6 +129,8 @@ def save(folder: Path, name: str, settings: dict) -> Path:
         for parameter in (*model.parameters(), *biases):
             if parameter.dim() == 1 or parameter.shape[0] == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
+    if forced is not None:  # as published models have it; a config loses it when it is saved
+        model.generation_config.forced_bos_token_id = forced
     model.save_pretrained(folder)
     return folder
 
@@ -193,6 +196,8 @@ def test_a_translation_is_that_of_its_origin(xformc: CommandLine, tmp_path: Path
     folder = save(tmp_path / "model", name, settings)
     engine, origin = engine_of(xformc, folder, tmp_path), transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
     special, random = engine.manifest.inputs["target"].special, torch.Generator().manual_seed(3)
+    forced = settings.get("forced_bos_token_id")
+    assert engine.manifest.prefix == (() if forced is None else (forced,))
     ordinary = torch.tensor([one for one in range(60) if one not in special.ids])
     for length in range(1, 9):
         picked = ordinary[torch.randint(0, len(ordinary), (length,), generator=random)].tolist()

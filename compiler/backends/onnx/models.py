@@ -238,7 +238,7 @@ def refill_search_models(program: Program, rows: Program, weights: Initializers)
     for value in decoder.given:
         join.bind(value, value.name)
     options = {**_options(join, program.search, decoder.written), PREFIX: join.default_tokens(PREFIX)}
-    given = SearchInputs(**_alone(options), phrases="", edits=_EDITS, default=())
+    given = SearchInputs(**_alone(options), phrases="", edits=_EDITS, default=program.prefix)
     found, types = emit_join(join, decoder, given, program.longest), joined_types(decoder)
     outputs = [(join.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in found.items()]
     inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]

@@ -46,15 +46,6 @@ class Document:
             raise self._wrong(key, f"an integer from {low:,} to {high:,}", value)
         return value
 
-    def tokens(self, key: str, most: int) -> tuple[int, ...]:
-        """Return a list of 1 to `most` token ids."""
-        value = self._get(key)
-        items = cast(list[object], value) if isinstance(value, list) else list[object]()
-        ids = [item for item in items if type(item) is int and 0 <= item < 2**31]
-        if not 1 <= len(ids) <= most or len(ids) < len(items):
-            raise self._wrong(key, f"a list of 1 to {most} token ids", self._get(key))
-        return tuple(ids)
-
     def optional_integer(self, key: str, low: int) -> int | None:
         """Return an integer of at least `low`, or None for null."""
         return None if self._get(key) is None else self.integer(key, low)
@@ -68,13 +59,14 @@ class Document:
             raise self._wrong(key, f"a list of {count} integers, each 1 or more", self._get(key))
         return sizes
 
-    def ids(self, key: str, most: int, size: int, least: int = 1) -> tuple[int, ...]:
-        """Return a list of `least` to `most` distinct integers in [0, size)."""
+    def ids(self, key: str, most: int, size: int, least: int = 1, *, distinct: bool = True) -> tuple[int, ...]:
+        """Return a list of `least` to `most` integers in [0, size), each once if they are to be `distinct`."""
         value = self._get(key)
         items = cast(list[object], value) if isinstance(value, list) else []
         found = tuple(item for item in items if type(item) is int and 0 <= item < size)
-        if not isinstance(value, list) or not least <= len(items) <= most or len(set(found)) != len(items):
-            required = f"a list of {least} to {most} distinct integers from 0 to {size - 1:,}"
+        fit = len(set(found) if distinct else found) == len(items)
+        if not isinstance(value, list) or not least <= len(items) <= most or not fit:
+            required = f"a list of {least} to {most} {'distinct ' * distinct}integers from 0 to {size - 1:,}"
             raise self._wrong(key, required, self._get(key))
         return found
 

@@ -210,7 +210,7 @@ def _read_rest(
         calibration=_read_calibration(document.section("calibration")) if "calibration" in document.fields else None,
         operators=document.integer("operators", 1) if "operators" in document.fields else None,
         controls=document.optional_texts("controls") or () if "controls" in document.fields else (),
-        prefix=document.tokens("prefix", MAX_PREFIX) if "prefix" in document.fields else (),
+        prefix=document.ids("prefix", MAX_PREFIX, MAX_SIZE, distinct=False) if "prefix" in document.fields else (),
     )
 
 
