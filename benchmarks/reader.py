@@ -84,7 +84,9 @@ def read(folder: Path, seconds: float) -> dict[str, float]:
     tokens, first, spent = 0, 0.0, 1.0
     if seconds:
         began = time.perf_counter()
-        examples = ShardExamples(Prepared(folder, read_manifest(folder)), LONGEST)
+        examples = ShardExamples(
+            Prepared(folder, manifest := read_manifest(folder)), LONGEST, [one.repeat for one in manifest.parts]
+        )
         for _, batch in prefetched(stream(examples, recipe(), State())):
             first = first or time.perf_counter() - began
             tokens += int(sum((tensor > 0).sum() for tensor in batch.inputs.values()))

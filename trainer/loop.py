@@ -12,6 +12,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from xformc.trainer.checkpoint import State
 from xformc.trainer.data.batches import Batch, Data, Examples, make_batch, plan_batches
+from xformc.trainer.data.curriculum import parts_after
 from xformc.trainer.data.prefetch import prefetched
 from xformc.trainer.moving_average import update_average
 from xformc.trainer.parallel import reducing
@@ -199,8 +200,21 @@ def validation_loss(
 
 
 def stream(data: Data, recipe: Recipe, state: State) -> Iterator[tuple[tuple[int, int, int], Batch]]:
-    """Yield batches endlessly from the state's position, each with the position (epoch, window, batch) after it."""
-    epoch, window, first = state.epoch, state.window, state.batch
+    """Yield batches endlessly from the state's position, each with the position (epoch, window, batch) after it.
+
+    Each part of a curriculum begins an epoch.
+    """
+    position = (state.epoch, state.window, state.batch)
+    for part in parts_after(data, state.step):
+        count = None if part.steps is None else part.steps * recipe.accumulate
+        for position, batch in islice(_endless(part.data, recipe, *position), count):  # noqa: B020 (it goes on there)
+            yield position, batch
+        position = (position[0] + 1, 0, 0)
+
+
+def _endless(
+    data: Data, recipe: Recipe, epoch: int, window: int, first: int
+) -> Iterator[tuple[tuple[int, int, int], Batch]]:
     while True:
         for number, examples in data.windows(recipe.seed, epoch, window):
             plan = plan_batches(examples, recipe.batch_tokens, recipe.seed, epoch, number)

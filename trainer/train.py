@@ -374,7 +374,7 @@ def open_run(
             tokenizer = tokenizer_of(start, schema)
     if schema.objective is not None and schema.objective.masked is not None and tokenizer is not None:
         corpus = replace(corpus, labels=piece_labels(schema, tokenizer))
-    encoded = encode_corpus(corpus, schema, tokenizer, spec.train.tokenizer.sampling)
+    encoded = encode_corpus(corpus, schema, tokenizer, spec.train.tokenizer.sampling, spec.train.stages)
     if not known:
         create_run(out, spec.resolved_yaml(), identity, tokenizer, corpus.labels)
     return encoded

@@ -232,6 +232,16 @@ class LowRank(Section):
     whole: list[Pattern] = Field(default_factory=list[Pattern])
 
 
+class Stage(Section):
+    """A part of a curriculum: for `steps` steps, an epoch has each row of a corpus as often as its weight says.
+
+    `weights` are by the names of prepared corpora; the others keep theirs.
+    """
+
+    steps: Count
+    weights: Annotated[dict[str, Annotated[float, Field(ge=0, lt=1e6)]], Field(min_length=1)]
+
+
 SCORED = ("bleu", "chrf")
 """The choices of `select` that are scores of engines."""
 
@@ -240,15 +250,17 @@ class Train(Section):
     """The training recipe.
 
     `objective` makes examples of plain text. `losses` sets the weight of each result's loss, and its settings. With
-    `r_drop` (Liang et al. 2021), a step has each example twice, and the predictions that dropout makes different are
-    drawn together with this weight (the paper's alpha). `batch_tokens` limits the source tokens and the target tokens
-    of a batch. `accumulate` batches make a step. Training ends after `steps` steps or `minutes` minutes, whichever
-    comes first. Pairs with more than `max_length` tokens on a side are skipped. Parameters whose path begins with a
-    pattern of `freeze` keep their values, and with `low_rank` all that it does not name. The result is the mean of
-    `average` checkpoints: the last ones or, with `select: best`, those of lowest validation loss, or with `bleu` or
-    `chrf` those whose engines have the highest score. With `patience`, training ends after that many checkpoints that
-    are not better. With `ema`, checkpoints have a moving average of the weights, which keeps this part of itself in
-    each step. The activations of blocks whose path fits a pattern of `recompute` are not kept for the backward pass.
+    `r_drop` (Liang et al. 2021), a step has each example twice, and the predictions that dropout makes different
+    are drawn together with this weight (the paper's alpha). `batch_tokens` limits the source tokens and the target
+    tokens of a batch. `accumulate` batches make a step. Training ends after `steps` steps or `minutes` minutes,
+    whichever comes first. Of prepared data, `stages` mix the corpora in other ways, one stage after another; after
+    the last one, they have the weights of their preparation. Pairs with more than `max_length` tokens on a side are
+    skipped. Parameters whose path begins with a pattern of `freeze` keep their values, and with `low_rank` all that
+    it does not name. The result is the mean of `average` checkpoints: the last ones or, with `select: best`, those
+    of lowest validation loss, or with `bleu` or `chrf` those whose engines have the highest score. With `patience`,
+    training ends after that many checkpoints that are not better. With `ema`, checkpoints have a moving average of
+    the weights, which keeps this part of itself in each step. The activations of blocks whose path fits a pattern
+    of `recompute` are not kept for the backward pass.
     """
 
     tokenizer: Tokenizer = Tokenizer()
@@ -263,6 +275,7 @@ class Train(Section):
     clip_norm: Positive | None = None
     steps: Count = 100_000
     minutes: Positive | None = None
+    stages: list[Stage] = Field(default_factory=list[Stage])
     checkpoint: Checkpoint = Checkpoint()
     average: Annotated[int, Field(ge=1, le=1000)] = 5
     select: Literal["last", "best", "bleu", "chrf"] = "last"

@@ -126,7 +126,7 @@ class Spec:
         resolved["model"] = {name: stages[name].tree.plain() for name in self.model.stages}
         resolved["tie"] = document.get("tie", [])
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
-        for key in ("losses", "objective", "freeze", "low_rank"):
+        for key in ("losses", "objective", "stages", "freeze", "low_rank"):
             if not getattr(self.train, key):
                 _remove(resolved, ("train", key))
         if self.train.tokenizer.sampling is None:

@@ -1,13 +1,15 @@
 """Reads both splits of a run's data, and makes examples of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from xformc.compiler.spec.sections import Stage
 from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.errors import UserError
 from xformc.trainer.data.array_examples import encode_arrays
 from xformc.trainer.data.batches import Data, Examples
+from xformc.trainer.data.curriculum import Curriculum, Part
 from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.file_columns import as_arrays, read_files
 from xformc.trainer.data.label_names import COLUMN, label_names, labels_of
@@ -62,17 +64,28 @@ def read_corpus(files: CorpusFiles, schema: DataSchema) -> Corpus:
 
 
 def encode_corpus(
-    corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None, sampling: float | None = None
+    corpus: Corpus,
+    schema: DataSchema,
+    tokenizer: Tokenizer | None,
+    sampling: float | None = None,
+    stages: Sequence[Stage] = (),
 ) -> EncodedCorpus:
     """Make examples of both splits; with `sampling`, the training texts are segmented anew in each epoch.
 
+    `stages` weigh the corpora of prepared data by their names, one stage after another.
+
     Raises: UserError if the data does not fit the spec or is all too long.
     """
+    if stages and not isinstance(corpus.train, Prepared):
+        hint = "prepare several corpora with xformc data, or remove train.stages from the spec"
+        raise UserError("train.stages weigh the corpora of prepared data", place=str(corpus.train.path), hint=hint)
     if sampling is not None:
         return _sampled(corpus, schema, tokenizer, sampling)
     if isinstance(corpus.train, Prepared):
         assert tokenizer is not None
         train = shard_examples(corpus.train, schema, tokenizer)
+        if stages:
+            train = Curriculum([*(Part(train.weighted(one.weights), one.steps) for one in stages), Part(train, None)])
         return EncodedCorpus(train, encode_split(corpus.valid, schema, tokenizer, corpus.labels))
     copies = 1 if schema.objective is None else copies_of(schema.objective)
     train = encode_split(corpus.train, schema, tokenizer, corpus.labels, copies=copies)
@@ -101,7 +114,8 @@ def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
         ("validation", corpus.valid, encoded.valid),
     ):
         if not isinstance(examples, Examples):
-            how = "segmented anew in each epoch" if isinstance(examples, SampledTexts) else "prepared"
+            how = "prepared" + (f", in {len(examples.parts)} stages" if isinstance(examples, Curriculum) else "")
+            how = "segmented anew in each epoch" if isinstance(examples, SampledTexts) else how
             yield f"{name}: {len(examples):,} examples, {how}"
             continue
         empty = split.empty if isinstance(split, Texts) else 0

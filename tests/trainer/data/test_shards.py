@@ -76,7 +76,8 @@ def examples(folder: Path, data: Path) -> Any:
     spec = load_spec(folder / "tiny.yaml")
     schema = data_schema(spec)
     corpus = read_corpus(find_corpus(data, schema), schema)
-    return encode_corpus(corpus, schema, make_tokenizer(corpus.train, schema, spec.train.tokenizer)).train
+    tokenizer = make_tokenizer(corpus.train, schema, spec.train.tokenizer)
+    return encode_corpus(corpus, schema, tokenizer, stages=spec.train.stages).train
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -188,13 +189,57 @@ def test_corpora_are_mixed_by_weight_and_temperature(folder: Path, tmp_path: Pat
     done = prepare(load_spec(folder / "tiny.yaml"), task, tmp_path / "out")
     assert [part.repeat for part in done.parts] == [1, 1.25 * 2]
     first, second = (part.blocks for part in done.parts)
-    counts = [np.bincount(epoch_blocks(done, 1, epoch), minlength=first + second) for epoch in range(40)]
+    counts = [
+        np.bincount(epoch_blocks(done.parts, [1, 2.5], 1, epoch), minlength=first + second) for epoch in range(40)
+    ]
     assert all((each[:first] == 1).all() for each in counts)
     assert {int(number) for each in counts for number in each[first:]} == {2, 3}
     assert np.mean(counts, 0)[first:] == pytest.approx(2.5, abs=0.3)
     assert sum(len(each) for _, each in examples(folder, tmp_path / "out").windows(1, 0)) > 200 + 2 * 50
     again = prepare(load_spec(folder / "tiny.yaml"), replace(task, duplicates=True), tmp_path / "unique")
     assert again.parts[1].rows == 0, "the second corpus begins like the first one"
+
+
+def test_curriculum_changes_the_mix_at_its_steps(folder: Path, tmp_path: Path, small: None) -> None:
+    """The stream is the same from any step on; a stage begins an epoch, and its corpora have its weights."""
+    write_corpus(tmp_path / "few", 50)
+    prepare(load_spec(folder / "tiny.yaml"), wanted(folder / "data", tmp_path / "few"), tmp_path / "out")
+    stages = "stages: [{steps: 3, weights: {data: 0}}, {steps: 2, weights: {data: 0.2, few: 0}}]"
+    spec = load_spec(write_spec(tmp_path, SHORT.replace("train:\n", f"train:\n  {stages}\n")))
+    assert load_spec(write_spec(tmp_path, spec.resolved_yaml())).resolved_yaml() == spec.resolved_yaml()
+    data, recipe = examples(tmp_path, tmp_path / "out"), replace(make_recipe(), batch_tokens=64, accumulate=2)
+
+    def taken(state: State, count: int) -> list[tuple[tuple[int, int, int], list[list[int]]]]:
+        batches = islice(stream(data, recipe, state), count)
+        return [(position, batch.inputs["target"].tolist()) for position, batch in batches]
+
+    whole = taken(State(), 24)
+    assert [position for (position, _), index in zip(whole, range(12), strict=False) if index in (0, 6, 10)] == [
+        (0, 0, 1),
+        (1, 0, 1),
+        (2, 0, 1),
+    ]
+    for step in range(1, 12):
+        epoch, window, batch = whole[2 * step - 1][0]
+        assert taken(State(step=step, epoch=epoch, window=window, batch=batch), 24 - 2 * step) == whole[2 * step :]
+    kept = [[sum(blocks) for blocks in _of_parts(part.data, 40)] for part in data.parts]
+    assert kept == [[0, 40], [pytest.approx(8, abs=6), 0], [40, 40]]
+    for weights, message in (("other: 1", "no corpus is called 'other'"), ("data: 0, few: 0", "leaves no corpus")):
+        write_spec(tmp_path, SHORT.replace("train:\n", f"train:\n  stages: [{{steps: 3, weights: {{{weights}}}}}]\n"))
+        with pytest.raises(UserError, match=message):
+            examples(tmp_path, tmp_path / "out")
+    with pytest.raises(UserError, match=r"train\.stages weigh the corpora of prepared data"):
+        examples(tmp_path, folder / "data")
+
+
+def _of_parts(data: reader.ShardExamples, epochs: int) -> list[list[int]]:
+    """How often each epoch has the first block of each corpus."""
+    parts, counts = data.prepared.manifest.parts, list[list[int]]()
+    for number in range(len(parts)):
+        first = sum(part.blocks for part in parts[:number])
+        drawn = (epoch_blocks(parts, data.repeats, 1, epoch) for epoch in range(epochs))
+        counts.append([int((blocks == first).sum()) for blocks in drawn])
+    return counts
 
 
 def change(folder: Path, **changes: Any) -> Manifest:

@@ -4,8 +4,8 @@ Blocks are read by position, not mapped: a file that was cut short is an error, 
 memory of the process.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from os import pread
@@ -28,6 +28,7 @@ from xformc.trainer.data.shards.manifest import (
     SHARD,
     VALID,
     Manifest,
+    Part,
     damaged,
     read_manifest,
     shard_name,
@@ -116,15 +117,17 @@ def shard_examples(prepared: Prepared, schema: DataSchema, tokenizer: Tokenizer)
                 place=str(prepared.folder),
                 hint="prepare it with the run's: xformc data --tokenizer RUN",
             )
-    return ShardExamples(prepared, schema.longest)
+    return ShardExamples(prepared, schema.longest, [part.repeat for part in prepared.manifest.parts])
 
 
 @dataclass(frozen=True)
 class ShardExamples:
-    """Examples in a prepared corpus. longest: maximum positions of a sequence."""
+    """Examples in a prepared corpus. longest: maximum positions of a sequence. repeats: how often an epoch has the rows
+    of each part."""
 
     prepared: Prepared
     longest: int
+    repeats: Sequence[float]
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -142,8 +145,8 @@ class ShardExamples:
         An epoch's blocks are in an order that is drawn from (seed, epoch). Raises: UserError for a damaged block, or if
         no example of a whole epoch fits.
         """
-        order = epoch_blocks(self.prepared.manifest, seed, epoch)
-        fits = first > 0
+        order = epoch_blocks(self.prepared.manifest.parts, self.repeats, seed, epoch)
+        fits = first > 0 or not len(order)
         for number in range(first, -(-len(order) // WINDOW)):
             examples = self._read(np.sort(order[number * WINDOW : (number + 1) * WINDOW]))
             fits |= len(examples) > 0
@@ -154,6 +157,19 @@ class ShardExamples:
                 place=str(self.prepared.folder),
                 hint="raise train.max_length or train.batch_tokens, or split the data into shorter parts",
             )
+
+    def weighted(self, weights: Mapping[str, float]) -> "ShardExamples":
+        """The same with other repeats of the named corpora; a name is a folder as it was given, or its last part.
+
+        Raises: UserError for another name, or if no corpus is left.
+        """
+        parts = self.prepared.manifest.parts
+        chosen = {_named(name, parts, self.prepared): weight for name, weight in weights.items()}
+        repeats = [chosen.get(index, repeat) for index, repeat in enumerate(self.repeats)]
+        if not any(repeat and part.blocks for repeat, part in zip(repeats, parts, strict=True)):
+            hint = "give one of the corpora a weight above 0"
+            raise UserError(f"train.stages: {dict(weights)} leaves no corpus", place=str(self.prepared.path), hint=hint)
+        return replace(self, repeats=repeats)
 
     def _read(self, blocks: Numbers) -> Examples:
         """The rows of these blocks, which are in ascending order."""
@@ -183,17 +199,29 @@ class ShardExamples:
         return of_texts(whole, self.longest, name)
 
 
-def epoch_blocks(manifest: Manifest, seed: int, epoch: int) -> Numbers:
+def epoch_blocks(parts: Sequence[Part], repeats: Sequence[float], seed: int, epoch: int) -> Numbers:
     """The blocks of an epoch in random order: those of each corpus as often as it repeats."""
     random = np.random.default_rng([seed, epoch])
     chosen, first = list[Numbers](), 0
-    for part in manifest.parts:
-        whole, rest = divmod(part.repeat, 1)
+    for part, repeat in zip(parts, repeats, strict=True):
+        whole, rest = divmod(repeat, 1)
         blocks = first + np.arange(part.blocks)
         chosen += [blocks] * int(whole)
         chosen.append(random.permutation(blocks)[: int(rest * part.blocks + random.random())])
         first += part.blocks
     return random.permutation(np.concatenate(chosen))
+
+
+def _named(name: str, parts: Sequence[Part], prepared: Prepared) -> int:
+    """The number of the corpus with this name. Raises: UserError unless there is exactly one."""
+    found = [index for index, part in enumerate(parts) if part.name == name]
+    found = found or [index for index, part in enumerate(parts) if Path(part.name).name == name]
+    if len(found) != 1:
+        names = ", ".join(part.name for part in parts)
+        what = "several corpora are" if found else "no corpus is"
+        hint = f"the corpora are {names}"
+        raise UserError(f"train.stages: {what} called '{name}'", place=str(prepared.path), hint=hint)
+    return found[0]
 
 
 def _check_ids(rows: Rows, starts: Numbers, prepared: Prepared) -> None:
