@@ -29,7 +29,7 @@ class Recipe:
     accumulate: batches per update. steps, seconds: training ends at whichever comes first.
     checkpoint_steps, checkpoint_seconds: steps or seconds between checkpoints. weights: those of the results' losses.
     patience: training ends after so many checkpoints without a lower validation loss. ema: decay of the moving average.
-    copies: how often a step has each row, with dropout of its own (R-Drop: 2).
+    copies: how often a step has each row, with dropout of its own (R-Drop: 2). operations: counts those of a batch.
     """
 
     learning_rate: Callable[[int], float]
@@ -46,19 +46,21 @@ class Recipe:
     patience: int | None = None
     ema: float | None = None
     copies: int = 1
+    operations: Callable[[Batch], float] = lambda batch: 0.0
 
 
 @dataclass(frozen=True)
 class Update:
     """The result of one update: `nll` is the summed loss of `count` labels in nats, on the model's device.
 
-    skipped: the gradient was not finite, and nothing has changed.
+    skipped: the gradient was not finite, and nothing has changed. operations: those of the step, if they are counted.
     """
 
     nll: torch.Tensor
     count: int
     learning_rate: float
     skipped: bool = False
+    operations: float = 0.0
 
 
 def fit(
@@ -95,7 +97,7 @@ def fit(
             skipped=state.skipped + update.skipped,
             seconds=processes.agree(time.monotonic() - began),
         )
-        on_update(state, update)
+        on_update(state, replace(update, operations=sum(map(recipe.operations, group))))
         if _checkpoint_due(recipe, state, saved):
             saved = state = on_checkpoint(state)
             model.train()

@@ -37,13 +37,15 @@ class Report:
         sinks: Sequence[Sink] = (),
         *,
         seconds: float | None = None,
+        peak: float | None = None,
         quiet: bool = False,
     ) -> None:
-        """The bar ends at `steps`, or where the run will be after `seconds`, if that is less.
+        """The bar ends at `steps`, or where the run will be after `seconds`, if that is less. `peak` is the machine's
+        most operations per second.
 
         Lines of `metrics` after `state` are dropped; None: nothing is written. `sinks` get the same numbers.
         """
-        self._steps, self._seconds = steps, seconds
+        self._steps, self._seconds, self._peak = steps, seconds, peak
         self._metrics = metrics
         self._sinks = list(sinks)
         self._console = Console(stderr=True, quiet=quiet)
@@ -109,14 +111,16 @@ class Report:
         tokens = sum(update.count for update in self._pending)
         loss = float(torch.stack([update.nll for update in self._pending]).sum()) / tokens
         check_finite(state, loss)
-        speed = tokens / max(time.monotonic() - self._since, 1e-9)
+        seconds = max(time.monotonic() - self._since, 1e-9)
+        speed, operations = tokens / seconds, sum(update.operations for update in self._pending) / seconds
         rate = self._pending[-1].learning_rate
-        skipped = {"skipped": state.skipped} if state.skipped else {}
-        numbers = {"tokens_per_second": round(speed), "tokens": state.tokens, **skipped}
-        self.line(state, loss=loss, learning_rate=rate, **numbers)
-        shown = (
-            f"epoch {state.epoch + 1}  loss {loss:.3f}  {speed:,.0f} tokens/s  lr {rate:.2e}  {_memory() / 1e9:.1f} GB"
-        )
+        numbers = {"tokens_per_second": round(speed), "tokens": state.tokens}
+        numbers |= {"skipped": state.skipped} if state.skipped else {}
+        numbers |= {"flops_per_second": round(operations)} if operations else {}
+        mfu = {"mfu": round(operations / self._peak, 4)} if operations and self._peak else {}
+        self.line(state, loss=loss, learning_rate=rate, **numbers, **mfu)
+        shown = f"{speed:,.0f} tokens/s  {_operations_text(operations, self._peak)}lr {rate:.2e}"
+        shown = f"epoch {state.epoch + 1}  loss {loss:.3f}  {shown}  {_memory() / 1e9:.1f} GB"
         self._progress.update(self._task, numbers=shown)
         self._pending.clear()
         self._since = time.monotonic()
@@ -151,6 +155,14 @@ class Report:
         except Exception as error:
             self.note(f"--log {sink.name} has failed, and gets no more metrics: {error}")
             self._sinks.remove(sink)
+
+
+def _operations_text(operations: float, peak: float | None) -> str:
+    """Operations per second, and their share of the peak if it is known; nothing if they were not counted."""
+    if not operations:
+        return ""
+    text = f"{operations / 1e12:,.1f} TFLOP/s  " if operations >= 1e12 else f"{operations / 1e9:,.1f} GFLOP/s  "
+    return text if peak is None else f"{text}MFU {operations / peak:.0%}  "
 
 
 def _memory() -> int:

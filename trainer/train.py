@@ -42,6 +42,7 @@ from xformc.trainer.hardware import choose_device, choose_precision
 from xformc.trainer.loop import Recipe, Update, fit, validation_loss
 from xformc.trainer.low_rank import low_rank_optimizer
 from xformc.trainer.moving_average import averaged, exchange
+from xformc.trainer.operations import operations_of, peak_of
 from xformc.trainer.optimizers import make_optimizer
 from xformc.trainer.parallel import check_shares, parallel, reshard
 from xformc.trainer.processes import ALONE, Processes, joined
@@ -170,13 +171,7 @@ def train_weights(
     """Train and write `out/weights.safetensors`, without scores. `quiet` keeps stderr empty."""
     require_one(spec)
     torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
-    if options.shard and options.compile:
-        raise UserError("--shard and --compile exclude each other", hint="leave one of them out")
-    muon = spec.train.optimizer.muon is not None
-    if muon and (options.shard or spec.train.low_rank is not None):
-        raise UserError("train.optimizer: muon excludes --shard and train.low_rank", hint="choose adamw for these")
-    if options.shard and spec.train.low_rank is not None:
-        raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")
+    _check_options(spec, options)
     check_sinks(options.log)
     if processes.first and not options.resume:
         check_free(out)
@@ -206,6 +201,7 @@ def train_weights(
         if identity.compile:
             model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
         recipe, optimizer = make_recipe(spec, identity, options.minutes), _optimizer(spec, model, identity.seed)
+        recipe = replace(recipe, operations=operations_of(shared.graph, spec.train.copies))
         scorer = held.enter_context(scoring(spec.train.select, files.valid, newest, first=processes.first))
         job = _Job(spec, out, identity, encoded, recipe, model, wrapped, optimizer, processes, scorer)
         state = State()
@@ -215,10 +211,22 @@ def train_weights(
         metrics, silent = (out / METRICS, quiet or is_quiet()) if processes.first else (None, True)
         place = Place(out, spec.name, state.step + 1, asdict(identity))
         sinks = open_sinks(options.log, place) if processes.first else []
-        with Report(metrics, recipe.steps, state, sinks, seconds=recipe.seconds, quiet=silent) as report:
+        peak, seconds = peak_of(device, identity.precision, processes.count), recipe.seconds
+        with Report(metrics, recipe.steps, state, sinks, seconds=seconds, peak=peak, quiet=silent) as report:
             for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
                 report.note(line)
             return Trained(_run(job, state, report), engine, schema, corpus, encoded)
+
+
+def _check_options(spec: Spec, options: Options) -> None:
+    """Raises: UserError for settings that exclude each other."""
+    if options.shard and options.compile:
+        raise UserError("--shard and --compile exclude each other", hint="leave one of them out")
+    muon = spec.train.optimizer.muon is not None
+    if muon and (options.shard or spec.train.low_rank is not None):
+        raise UserError("train.optimizer: muon excludes --shard and train.low_rank", hint="choose adamw for these")
+    if options.shard and spec.train.low_rank is not None:
+        raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")
 
 
 def _optimizer(spec: Spec, model: torch.nn.Module, seed: int) -> torch.optim.Optimizer:

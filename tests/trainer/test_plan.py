@@ -4,14 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from command_line import CommandLine, mistake
 
 from benchmarks.plan_memory import measured_peak
 from xformc.compiler.explain.cost.spec_cost import report
-from xformc.compiler.pipeline import compile_training
+from xformc.compiler.pipeline import compile_spec, compile_training
 from xformc.compiler.spec import load_spec
 from xformc.specs import SHIPPED
-from xformc.trainer.plan.cards import CARDS
+from xformc.trainer.data.batches import Batch
+from xformc.trainer.operations import operations_of
+from xformc.trainer.plan.cards import CARDS, card_called
 from xformc.trainer.plan.memory import step_memory
 from xformc.trainer.plan.plan import Machine, Work, plan
 
@@ -42,6 +45,35 @@ def test_operations_are_a_plausible_share_of_the_papers(name: str, paper: float,
     found = report(spec, 64, 1)
     flops = 3 * found.total.forward.products * found.training.units * spec.train.steps
     assert flops / paper == pytest.approx(share, abs=0.01)
+
+
+@pytest.mark.parametrize("name", ["multi30k", "vit"])
+def test_operations_of_a_batch_are_those_of_the_report(name: str) -> None:
+    spec = load_spec(SHIPPED / f"{name}.yaml")
+    found, graph = report(spec, None if name == "vit" else 48, 1), compile_spec(spec)
+    rows = max(1, spec.train.batch_tokens // (found.length or 1))
+    shapes = [
+        [{"batch": rows}.get(axis.name, axis.size or found.length or 1) for axis in value.type.axes]
+        for value in graph.inputs
+    ]
+    batch = Batch({str(index): torch.empty(shape, device="meta") for index, shape in enumerate(shapes)}, {}, ())
+    wanted = 3 * found.total.forward.products * found.training.units / spec.train.accumulate
+    assert operations_of(graph)(batch) == pytest.approx(wanted)
+    assert operations_of(graph, copies=2)(batch) == pytest.approx(2 * wanted)
+
+
+def test_cards_are_known_by_the_names_of_drivers() -> None:
+    for device, card in (
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("Tesla V100-SXM2-16GB", "v100"),
+        ("NVIDIA GeForce RTX 4090", "rtx4090"),
+        ("NVIDIA L40S", "l40s"),
+    ):
+        found = card_called(device)
+        assert found is not None and (found.bfloat16, found.float32) == (CARDS[card].bfloat16, CARDS[card].float32)
+    assert card_called("NVIDIA H100 PCIe") is card_called("Some A10000") is None
 
 
 def test_plan_of_several_gpus() -> None:

@@ -68,4 +68,14 @@ def test_bar_of_a_run_that_ends_by_time_ends_there(tmp_path: Path, capfd: pytest
     with Report(None, 1000, State(), seconds=100.0) as report:
         report.update(State(step=10, seconds=20.0), Update(torch.tensor(8.0), 4, 0.1))
     shown = capfd.readouterr().err
-    assert "10/50 " in shown and "loss 2.000" in shown and " GB" in shown
+    assert "10/50 " in shown and "loss 2.000" in shown and " GB" in shown and "FLOP" not in shown
+
+
+def test_operations_are_shown_beside_their_share_of_the_peak(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    metrics = tmp_path / "metrics.jsonl"
+    with Report(metrics, 1000, State(), peak=1e18) as report:
+        report.update(State(step=10), Update(torch.tensor(8.0), 4, 0.1, operations=1e12))
+    (line,) = lines(metrics)
+    assert line["mfu"] == pytest.approx(line["flops_per_second"] / 1e18, abs=1e-4)
+    shown = capfd.readouterr().err
+    assert "FLOP/s  MFU " in shown

@@ -1,7 +1,9 @@
 """GPUs as data: memory, peak arithmetic, and the links between the GPUs of a machine."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from xformc.errors import UserError
 
@@ -42,3 +44,15 @@ def card_of(name: str) -> Card:
     if name not in CARDS:
         raise UserError(f"--gpu {name}: unknown card", hint=f"known are {', '.join(CARDS)}")
     return CARDS[name]
+
+
+def card_called(device: str) -> Card | None:
+    """The card of a device by the name that its driver gives, such as `NVIDIA H100 80GB HBM3`; None for others.
+
+    Cards for PCIe are slower than the ones listed, and count as unknown.
+    """
+    words = re.split(r"[^a-z0-9]+", device.lower())
+    if "pcie" in words or "nvl" in words:
+        return None
+    joined = [*words, *(a + b for a, b in pairwise(words))]
+    return next((card for name, card in CARDS.items() if name in joined), None)
