@@ -34,6 +34,7 @@ from xformc.trainer.data.dataset import (
     read_corpus,
     reads_text,
 )
+from xformc.trainer.data.redrawn_texts import redraw_of
 from xformc.trainer.data.result_examples import piece_labels
 from xformc.trainer.data.shards.reader import Prepared
 from xformc.trainer.data.splits import CorpusFiles
@@ -382,7 +383,7 @@ def open_run(
             tokenizer = tokenizer_of(start, schema)
     if schema.objective is not None and schema.objective.masked is not None and tokenizer is not None:
         corpus = replace(corpus, labels=piece_labels(schema, tokenizer))
-    encoded = encode_corpus(corpus, schema, tokenizer, spec.train.tokenizer.sampling, spec.train.stages)
+    encoded = encode_corpus(corpus, schema, tokenizer, redraw_of(spec, schema), spec.train.stages)
     if not known:
         create_run(out, spec.resolved_yaml(), identity, tokenizer, corpus.labels)
     return encoded

@@ -11,7 +11,7 @@ from xformc.compiler.ops.positions import Positions, limit_of
 from xformc.compiler.results.kind import KINDS, Declared, output_names
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import is_own
-from xformc.compiler.spec.model import Input, Model
+from xformc.compiler.spec.model import Input, Model, read_texts
 from xformc.compiler.spec.problems import Problem, suggest
 from xformc.compiler.spec.resolve import reachable_blocks
 from xformc.compiler.spec.sections import SCORED, Decode, Schedule, Train
@@ -105,6 +105,15 @@ def sampling_fits(tree: Tree, task: str, train: Train) -> list[Problem]:
     if task not in tasks or train.objective is not None or tree.get("results") is not None:
         return [Problem(span, f"sampling is for the tasks {' and '.join(tasks)}; this task is {task}", "leave it out")]
     return []
+
+
+def noise_fits(tree: Tree, train: Train, inputs: Mapping[str, Input], written: str | None) -> list[Problem]:
+    """Check that noise has a text that the model reads and does not write."""
+    if train.noise is None or (train.objective is None and read_texts(inputs, written)):
+        return []
+    message = "noise changes texts that are read and not written, and "
+    why = "this model has none" if train.objective is None else "an objective has noise of its own"
+    return [Problem((tree.get("train", "noise") or tree).span, message + why, "leave noise out")]
 
 
 def score_fits(tree: Tree, task: str, train: Train) -> list[Problem]:

@@ -74,6 +74,12 @@ class Input:
         return Type("bool", (batch, Axis(f"{self.of}"), Axis(f"{self.of}_keys")))
 
 
+def read_texts(inputs: Mapping[str, Input], written: str | None) -> tuple[str, ...]:
+    """The inputs of text with words of their own that are read and not `written`, in order."""
+    own = (name for name, item in inputs.items() if item.kind == "tokens" and item.of is None)
+    return tuple(name for name in own if name != written)
+
+
 def sequences_of(inputs: Mapping[str, Input]) -> list[str]:
     """The inputs with positions of their own."""
     return [name for name, item in inputs.items() if item.is_sequence]

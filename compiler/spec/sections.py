@@ -232,6 +232,23 @@ class LowRank(Section):
     whole: list[Pattern] = Field(default_factory=list[Pattern])
 
 
+class Noise(Section):
+    """Noise in the texts that are read, drawn anew in each epoch; words in angle brackets, such as `<BT>`, keep theirs.
+
+    `case` of the lines are in lower case, in upper case, or with a capital for each word. `typing` of the letters are
+    left out, doubled, swapped with the next, or replaced.
+    """
+
+    case: Annotated[float, Field(ge=0, le=1)] = 0.0
+    typing: Fraction = 0.0
+
+    @model_validator(mode="after")
+    def _some(self) -> "Noise":
+        if not self.case and not self.typing:
+            raise ValueError("needs case or typing, such as {typing: 0.01}")
+        return self
+
+
 class Stage(Section):
     """A part of a curriculum: for `steps` steps, an epoch has each row of a corpus as often as its weight says.
 
@@ -249,21 +266,22 @@ SCORED = ("bleu", "chrf")
 class Train(Section):
     """The training recipe.
 
-    `objective` makes examples of plain text. `losses` sets the weight of each result's loss, and its settings. With
-    `r_drop` (Liang et al. 2021), a step has each example twice, and the predictions that dropout makes different
-    are drawn together with this weight (the paper's alpha). `batch_tokens` limits the source tokens and the target
-    tokens of a batch. `accumulate` batches make a step. Training ends after `steps` steps or `minutes` minutes,
-    whichever comes first. Of prepared data, `stages` mix the corpora in other ways, one stage after another; after
-    the last one, they have the weights of their preparation. Pairs with more than `max_length` tokens on a side are
-    skipped. Parameters whose path begins with a pattern of `freeze` keep their values, and with `low_rank` all that
-    it does not name. The result is the mean of `average` checkpoints: the last ones or, with `select: best`, those
-    of lowest validation loss, or with `bleu` or `chrf` those whose engines have the highest score. With `patience`,
-    training ends after that many checkpoints that are not better. With `ema`, checkpoints have a moving average of
-    the weights, which keeps this part of itself in each step. The activations of blocks whose path fits a pattern
-    of `recompute` are not kept for the backward pass.
+    `noise` changes the texts that are read. `objective` makes examples of plain text. `losses` sets the weight of
+    each result's loss, and its settings. With `r_drop` (Liang et al. 2021), a step has each example twice, and the
+    predictions that dropout makes different are drawn together with this weight (the paper's alpha). `batch_tokens`
+    limits the source tokens and the target tokens of a batch. `accumulate` batches make a step. Training ends after
+    `steps` steps or `minutes` minutes, whichever comes first. Of prepared data, `stages` mix the corpora in other
+    ways, one stage after another; after the last one, they have the weights of their preparation. Pairs with more
+    than `max_length` tokens on a side are skipped. Parameters whose path begins with a pattern of `freeze` keep
+    their values, and with `low_rank` all that it does not name. The result is the mean of `average` checkpoints:
+    the last ones or, with `select: best`, those of lowest validation loss, or with `bleu` or `chrf` those whose
+    engines have the highest score. With `patience`, training ends after that many checkpoints that are not better.
+    With `ema`, checkpoints have a moving average of the weights, which keeps this part of itself in each step. The
+    activations of blocks whose path fits a pattern of `recompute` are not kept for the backward pass.
     """
 
     tokenizer: Tokenizer = Tokenizer()
+    noise: Noise | None = None
     objective: Objective | None = None
     losses: dict[str, object] = Field(default_factory=dict[str, object])
     label_smoothing: Fraction = 0.1

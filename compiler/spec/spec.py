@@ -13,6 +13,7 @@ from xformc.compiler.spec.alignment import one_alignment
 from xformc.compiler.spec.consistency import (
     learned_limits,
     named_apart,
+    noise_fits,
     objective_fits,
     r_drop_fits,
     sampling_fits,
@@ -126,7 +127,7 @@ class Spec:
         resolved["model"] = {name: stages[name].tree.plain() for name in self.model.stages}
         resolved["tie"] = document.get("tie", [])
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
-        for key in ("losses", "objective", "stages", "freeze", "low_rank"):
+        for key in ("losses", "noise", "objective", "stages", "freeze", "low_rank"):
             if not getattr(self.train, key):
                 _remove(resolved, ("train", key))
         if self.train.tokenizer.sampling is None:
@@ -200,6 +201,7 @@ def read_spec(tree: Tree, stem: str) -> Spec:
         problems += word_pieces(tree, document.task, document.train, model.inputs)
         problems += objective_fits(tree, document.train, model.inputs, model.results)
         problems += sampling_fits(tree, task, document.train)
+        problems += noise_fits(tree, document.train, model.inputs, written_in(model.results))
         problems += score_fits(tree, task, document.train)
         problems += r_drop_fits(tree, document.train, model.results)
         problems += named_apart(tree, document.train, model.inputs, model.results)

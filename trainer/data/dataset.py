@@ -15,16 +15,17 @@ from xformc.trainer.data.file_columns import as_arrays, read_files
 from xformc.trainer.data.label_names import COLUMN, label_names, labels_of
 from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
 from xformc.trainer.data.objectives import copies_of, symbols
+from xformc.trainer.data.redrawn_texts import Redraw, RedrawnTexts
 from xformc.trainer.data.result_examples import encode_results, has_texts, target_labels, text_columns
 from xformc.trainer.data.shards.manifest import MANIFEST
 from xformc.trainer.data.shards.reader import Prepared, is_prepared, prepared_files, read_prepared, shard_examples
 from xformc.trainer.data.splits import CorpusFiles, Files, find_files, find_pairs, suffix_of
-from xformc.trainer.data.subword_sampling import SampledTexts
 from xformc.trainer.data.text_examples import encode_texts, load_for, train_on
 from xformc.trainer.data.text_files import Texts, read_texts
 from xformc.trainer.data.vocabulary import SUFFIXES, Tokenizer, train_tokenizer
 
 Split = Texts | Arrays
+KEPT = Redraw()
 
 
 @dataclass(frozen=True)
@@ -64,47 +65,58 @@ def read_corpus(files: CorpusFiles, schema: DataSchema) -> Corpus:
 
 
 def encode_corpus(
-    corpus: Corpus,
-    schema: DataSchema,
-    tokenizer: Tokenizer | None,
-    sampling: float | None = None,
-    stages: Sequence[Stage] = (),
+    corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None, redraw: Redraw = KEPT, stages: Sequence[Stage] = ()
 ) -> EncodedCorpus:
-    """Make examples of both splits; with `sampling`, the training texts are segmented anew in each epoch.
+    """Make examples of both splits; the training texts have what `redraw` says anew in each epoch.
 
     `stages` weigh the corpora of prepared data by their names, one stage after another.
 
     Raises: UserError if the data does not fit the spec or is all too long.
     """
-    if stages and not isinstance(corpus.train, Prepared):
-        hint = "prepare several corpora with xformc data, or remove train.stages from the spec"
-        raise UserError("train.stages weigh the corpora of prepared data", place=str(corpus.train.path), hint=hint)
-    if sampling is not None:
-        return _sampled(corpus, schema, tokenizer, sampling)
     if isinstance(corpus.train, Prepared):
         assert tokenizer is not None
-        train = shard_examples(corpus.train, schema, tokenizer)
-        if stages:
-            train = Curriculum([*(Part(train.weighted(one.weights), one.steps) for one in stages), Part(train, None)])
+        train = _prepared(corpus.train, schema, tokenizer, redraw, stages)
         return EncodedCorpus(train, encode_split(corpus.valid, schema, tokenizer, corpus.labels))
+    if stages:
+        hint = "prepare several corpora with xformc data, or remove train.stages from the spec"
+        raise UserError("train.stages weigh the corpora of prepared data", place=str(corpus.train.path), hint=hint)
     copies = 1 if schema.objective is None else copies_of(schema.objective)
     train = encode_split(corpus.train, schema, tokenizer, corpus.labels, copies=copies)
+    if redraw != KEPT:
+        train = _redrawn(corpus, schema, tokenizer, redraw, train)
     return EncodedCorpus(train, encode_split(corpus.valid, schema, tokenizer, corpus.labels))
 
 
-def _sampled(corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None, rate: float) -> EncodedCorpus:
-    texts = corpus.train
-    if not isinstance(texts, Texts):
-        what = "prepared data" if isinstance(texts, Prepared) else "an array"
-        hint = "give the data as text, or remove train.tokenizer.sampling from the spec"
-        raise UserError(
-            f"train.tokenizer.sampling: the token ids of {what} are fixed", place=str(texts.path), hint=hint
-        )
-    if tokenizer is None or any(known.suffix != SUFFIXES[0] for known in tokenizer.vocabularies.values()):
-        hint = "remove train.tokenizer.sampling from the spec"
-        raise UserError("train.tokenizer.sampling needs SentencePiece models", place=str(texts.path), hint=hint)
-    usual, valid = (encode_split(split, schema, tokenizer, corpus.labels) for split in (texts, corpus.valid))
-    return EncodedCorpus(SampledTexts(texts, schema, tokenizer, rate, usual), valid)
+def _prepared(
+    corpus: Prepared, schema: DataSchema, tokenizer: Tokenizer, redraw: Redraw, stages: Sequence[Stage]
+) -> Data:
+    if redraw.sampling is not None:
+        raise _fixed("train.tokenizer.sampling", "prepared data", corpus.path)
+    train = shard_examples(corpus, schema, tokenizer, redraw.noise)
+    if not stages:
+        return train
+    return Curriculum([*(Part(train.weighted(one.weights), one.steps) for one in stages), Part(train, None)])
+
+
+def _redrawn(
+    corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None, redraw: Redraw, usual: Examples
+) -> RedrawnTexts:
+    texts, setting = corpus.train, "train.noise" if redraw.sampling is None else "train.tokenizer.sampling"
+    if not isinstance(texts, Texts) or tokenizer is None:
+        raise _fixed(setting, "an array", Path(str(getattr(texts, "path", ""))))
+    if redraw.sampling is not None and any(known.suffix != SUFFIXES[0] for known in tokenizer.vocabularies.values()):
+        hint = f"remove {setting} from the spec"
+        raise UserError(f"{setting} needs SentencePiece models", place=str(texts.path), hint=hint)
+
+    def encode(texts: Texts, tokenizer: Tokenizer) -> Examples:
+        return encode_split(texts, schema, tokenizer, corpus.labels)
+
+    return RedrawnTexts(texts, tokenizer, redraw, encode, usual)
+
+
+def _fixed(setting: str, what: str, path: Path) -> UserError:
+    hint = f"give the data as text, or remove {setting} from the spec"
+    return UserError(f"{setting}: the token ids of {what} are fixed", place=str(path), hint=hint)
 
 
 def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
@@ -115,7 +127,7 @@ def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
     ):
         if not isinstance(examples, Examples):
             how = "prepared" + (f", in {len(examples.parts)} stages" if isinstance(examples, Curriculum) else "")
-            how = "segmented anew in each epoch" if isinstance(examples, SampledTexts) else how
+            how = "drawn anew in each epoch" if isinstance(examples, RedrawnTexts) else how
             yield f"{name}: {len(examples):,} examples, {how}"
             continue
         empty = split.empty if isinstance(split, Texts) else 0

@@ -9,6 +9,7 @@ from xformc.compiler.weight_files import read_weights
 from xformc.errors import UserError
 from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import encode_corpus, find_corpus, make_tokenizer, read_corpus
+from xformc.trainer.data.redrawn_texts import redraw_of
 from xformc.trainer.data.shards.prepare import Corpus, Preparation, prepare
 from xformc.trainer.data.vocabulary import Kind
 from xformc.trainer.train import Options, train_weights
@@ -24,7 +25,7 @@ def test_segmentations_follow_from_the_seed_and_the_epoch(tmp_path: Path, kind: 
     schema = data_schema(spec)
     corpus = read_corpus(find_corpus(tmp_path / "data", schema), schema)
     tokenizer = make_tokenizer(corpus.train, schema, spec.train.tokenizer)
-    data = encode_corpus(corpus, schema, tokenizer, spec.train.tokenizer.sampling).train
+    data = encode_corpus(corpus, schema, tokenizer, redraw_of(spec, schema)).train
     usual = encode_corpus(corpus, schema, tokenizer).train
 
     def tokens(seed: int, epoch: int) -> list[int]:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from xformc.compiler.spec.sections import Noise
 from xformc.errors import UserError
 from xformc.trainer.data.batches import Batch, Examples, make_batch
 from xformc.trainer.data.columns import Sequences
@@ -33,6 +34,7 @@ from xformc.trainer.data.shards.manifest import (
     read_manifest,
     shard_name,
 )
+from xformc.trainer.data.shards.noise import IdNoise, RowNoise
 from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.data.text_examples import of_pairs, of_texts
 from xformc.trainer.data.vocabulary import Tokenizer, hash_vocabulary
@@ -108,8 +110,13 @@ def read_prepared(folder: Path, schema: DataSchema) -> Prepared:
     return Prepared(folder, manifest)
 
 
-def shard_examples(prepared: Prepared, schema: DataSchema, tokenizer: Tokenizer) -> "ShardExamples":
-    """The examples of a prepared corpus. Raises: UserError if its ids are those of other vocabularies."""
+def shard_examples(
+    prepared: Prepared, schema: DataSchema, tokenizer: Tokenizer, noise: Noise | None = None
+) -> "ShardExamples":
+    """The examples of a prepared corpus, with noise in its first column.
+
+    Raises: UserError if its ids are those of other vocabularies.
+    """
     for name, column in prepared.manifest.columns.items():
         if hash_vocabulary(tokenizer.vocabularies[name]) != column.vocabulary:
             raise UserError(
@@ -117,17 +124,22 @@ def shard_examples(prepared: Prepared, schema: DataSchema, tokenizer: Tokenizer)
                 place=str(prepared.folder),
                 hint="prepare it with the run's: xformc data --tokenizer RUN",
             )
-    return ShardExamples(prepared, schema.longest, [part.repeat for part in prepared.manifest.parts])
+    repeats = [part.repeat for part in prepared.manifest.parts]
+    if noise is None:
+        return ShardExamples(prepared, schema.longest, repeats)
+    name, column = next(iter(prepared.manifest.columns.items()))
+    return ShardExamples(prepared, schema.longest, repeats, IdNoise(noise, 0, column, tokenizer.vocabularies[name]))
 
 
 @dataclass(frozen=True)
 class ShardExamples:
     """Examples in a prepared corpus. longest: maximum positions of a sequence. repeats: how often an epoch has the rows
-    of each part."""
+    of each part. noise: changes the rows of an epoch."""
 
     prepared: Prepared
     longest: int
     repeats: Sequence[float]
+    noise: RowNoise | None = None
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -136,7 +148,8 @@ class ShardExamples:
     def sample(self) -> Batch:
         """A batch of one example."""
         return next(
-            make_batch(one, np.arange(1)) for one in map(self._read, np.arange(len(self.prepared.index))[:, None])
+            make_batch(one, np.arange(1))
+            for one in map(self._examples, map(self._read, np.arange(len(self.prepared.index))[:, None]))
         )
 
     def windows(self, seed: int, epoch: int, first: int = 0) -> Iterator[tuple[int, Examples]]:
@@ -148,7 +161,11 @@ class ShardExamples:
         order = epoch_blocks(self.prepared.manifest.parts, self.repeats, seed, epoch)
         fits = first > 0 or not len(order)
         for number in range(first, -(-len(order) // WINDOW)):
-            examples = self._read(np.sort(order[number * WINDOW : (number + 1) * WINDOW]))
+            blocks = np.sort(order[number * WINDOW : (number + 1) * WINDOW])
+            rows = self._read(blocks)
+            if self.noise is not None:
+                rows = self.noise(rows, self._numbers(blocks), seed, epoch)
+            examples = self._examples(rows)
             fits |= len(examples) > 0
             yield number, examples
         if not fits:
@@ -171,7 +188,13 @@ class ShardExamples:
             raise UserError(f"train.stages: {dict(weights)} leaves no corpus", place=str(self.prepared.path), hint=hint)
         return replace(self, repeats=repeats)
 
-    def _read(self, blocks: Numbers) -> Examples:
+    def _numbers(self, blocks: Numbers) -> Numbers:
+        """The numbers in the corpus of the rows of these blocks."""
+        sizes = self.prepared.index["rows"].astype(np.int64)
+        first = np.cumsum(sizes) - sizes
+        return np.concatenate([first[block] + np.arange(sizes[block]) for block in blocks])
+
+    def _read(self, blocks: Numbers) -> Rows:
         """The rows of these blocks, which are in ascending order."""
         columns = self.prepared.manifest.columns
         kind = id_type(max(column.size for column in columns.values()))
@@ -185,7 +208,7 @@ class ShardExamples:
                     if rows is None:
                         raise damaged(path, f"the block at byte {entry['offset']:,} is not what was written")
                     found.append(rows)
-        return self._examples(joined(found))
+        return joined(found)
 
     def _examples(self, rows: Rows) -> Examples:
         ends = np.cumsum(rows.lengths).reshape(rows.lengths.shape)
