@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import torch
 
-from xformc.compiler.explain.cost.complexity import all_nodes
 from xformc.compiler.graph.cost import total
-from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.graph import Graph, all_nodes
 from xformc.compiler.graph.rules import cost_of, made_lengths
 from xformc.trainer.data.batches import Batch
 from xformc.trainer.plan.cards import card_called

@@ -1,5 +1,6 @@
 """The graph: values, nodes and parameters, all frozen; a pass returns a new graph."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -116,3 +117,12 @@ def pruned(graph: Graph) -> Graph:
             nodes.append(node)
     parameters = tuple(parameter for parameter in graph.parameters if parameter.name in needed)
     return Graph(graph.name, graph.inputs, parameters, tuple(reversed(nodes)), graph.outputs)
+
+
+def all_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
+    """The nodes, and the nodes in the bodies of their ops."""
+    for node in nodes:
+        yield node
+        for inner in vars(node.op).values():
+            if isinstance(inner, Graph):
+                yield from all_nodes(inner.nodes)

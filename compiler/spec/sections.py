@@ -249,7 +249,7 @@ class Noise(Section):
         return self
 
 
-class Stage(Section):
+class Mixture(Section):
     """A part of a curriculum: for `steps` steps, an epoch has each row of a corpus as often as its weight says.
 
     `weights` are by the names of prepared corpora; the others keep theirs.
@@ -293,7 +293,7 @@ class Train(Section):
     clip_norm: Positive | None = None
     steps: Count = 100_000
     minutes: Positive | None = None
-    stages: list[Stage] = Field(default_factory=list[Stage])
+    stages: list[Mixture] = Field(default_factory=list[Mixture])
     checkpoint: Checkpoint = Checkpoint()
     average: Annotated[int, Field(ge=1, le=1000)] = 5
     select: Literal["last", "best", "bleu", "chrf"] = "last"

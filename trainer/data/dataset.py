@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from xformc.compiler.spec.sections import Stage
+from xformc.compiler.spec.sections import Mixture
 from xformc.compiler.spec.sections import Tokenizer as TokenizerSection
 from xformc.errors import UserError
 from xformc.trainer.data.array_examples import encode_arrays
@@ -65,7 +65,11 @@ def read_corpus(files: CorpusFiles, schema: DataSchema) -> Corpus:
 
 
 def encode_corpus(
-    corpus: Corpus, schema: DataSchema, tokenizer: Tokenizer | None, redraw: Redraw = KEPT, stages: Sequence[Stage] = ()
+    corpus: Corpus,
+    schema: DataSchema,
+    tokenizer: Tokenizer | None,
+    redraw: Redraw = KEPT,
+    stages: Sequence[Mixture] = (),
 ) -> EncodedCorpus:
     """Make examples of both splits; the training texts have what `redraw` says anew in each epoch.
 
@@ -88,7 +92,7 @@ def encode_corpus(
 
 
 def _prepared(
-    corpus: Prepared, schema: DataSchema, tokenizer: Tokenizer, redraw: Redraw, stages: Sequence[Stage]
+    corpus: Prepared, schema: DataSchema, tokenizer: Tokenizer, redraw: Redraw, stages: Sequence[Mixture]
 ) -> Data:
     if redraw.sampling is not None:
         raise _fixed("train.tokenizer.sampling", "prepared data", corpus.path)

@@ -1,13 +1,13 @@
 """Complexities in the notation of the paper: n positions, d the width of a vector, k and r other widths."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.graph.cost import Cost, Polynomial
-from xformc.compiler.graph.graph import Graph, Node
+from xformc.compiler.graph.graph import Graph, Node, all_nodes
 from xformc.compiler.graph.rules import cost_of, made_lengths
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.keys import AsKeys
@@ -110,12 +110,3 @@ def position_axes(graph: Graph, costs: CostOf) -> frozenset[str]:
         if reach is not None and (reach.kind != "all" or isinstance(node.op, AsKeys)):
             found.add(reach.axis)
     return frozenset(found - {"batch"})
-
-
-def all_nodes(nodes: Iterable[Node]) -> Iterator[Node]:
-    """The nodes, and the nodes in the bodies of their ops."""
-    for node in nodes:
-        yield node
-        for inner in vars(node.op).values():
-            if isinstance(inner, Graph):
-                yield from all_nodes(inner.nodes)

@@ -2,8 +2,7 @@
 
 from collections.abc import Mapping
 
-from xformc.compiler.explain.cost.complexity import all_nodes
-from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.graph import Graph, all_nodes
 from xformc.compiler.graph.rules import RuleError, made_lengths
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.positions import longest

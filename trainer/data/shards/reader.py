@@ -191,8 +191,8 @@ class ShardExamples:
     def _numbers(self, blocks: Numbers) -> Numbers:
         """The numbers in the corpus of the rows of these blocks."""
         sizes = self.prepared.index["rows"].astype(np.int64)
-        first = np.cumsum(sizes) - sizes
-        return np.concatenate([first[block] + np.arange(sizes[block]) for block in blocks])
+        ends = np.cumsum(sizes)
+        return np.concatenate([np.arange(ends[block] - sizes[block], ends[block]) for block in map(int, blocks)])
 
     def _read(self, blocks: Numbers) -> Rows:
         """The rows of these blocks, which are in ascending order."""
