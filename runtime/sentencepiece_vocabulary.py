@@ -47,7 +47,20 @@ class SentencePieceVocabulary:
     def encode(self, text: str) -> list[int]:
         """See `Vocabulary`."""
         text.encode()  # raises UnicodeError for a lone surrogate; SentencePiece would not
-        return cast(list[int], self._processor.EncodeAsIds(text))
+        tag, rest = self._tagged(text)
+        return [*tag, *cast(list[int], self._processor.EncodeAsIds(rest))]
+
+    def _tagged(self, text: str) -> tuple[list[int], str]:
+        """The id of the tag that is a text's first word, if there is one, and what follows it.
+
+        Tags are control pieces that begin with a space, such as those of languages; other control pieces are never
+        found in a text.
+        """
+        word, _, rest = text.partition(" ")
+        one = int(self._processor.PieceToId(f"▁{word}"))
+        if not self._processor.IsControl(one) or self._processor.IdToPiece(one) != f"▁{word}":
+            return [], text
+        return [one], rest
 
     def surround(self, ids: list[int]) -> list[int]:
         """See `Vocabulary`: the end token comes after them."""
@@ -55,7 +68,9 @@ class SentencePieceVocabulary:
 
     def words(self, text: str) -> list[Words]:
         """See `Vocabulary`; the text is as the model's normalization has it."""
-        pieces = [str(piece).replace("▁", " ") for piece in self._processor.EncodeAsPieces(text)]
+        tag, rest = self._tagged(text)
+        pieces = [*self.pieces(tag), *map(str, self._processor.EncodeAsPieces(rest))]
+        pieces = [piece.replace("▁", " ") for piece in pieces]
         ends = list(accumulate(map(len, pieces)))
         return [*words_at("".join(pieces), zip([0, *ends], ends, strict=False)), NO_WORDS]
 

@@ -14,6 +14,8 @@
 namespace xformc {
 namespace {
 
+constexpr std::string_view SPACE = "\u2581";  // as pieces have it
+
 // Loads the model of a file. SentencePiece also throws exceptions of a library of its own.
 void load_model(sentencepiece::SentencePieceProcessor& processor, const std::filesystem::path& path) {
   auto model = read_tokenizer_model(path);
@@ -78,8 +80,20 @@ Ids Vocabulary::encode(std::string_view text) const {
 }
 
 Ids Vocabulary::encode_open(std::string_view text) const {
-  const std::vector<int> found = encoded(*processor_, text);
-  return {found.begin(), found.end()};
+  const auto [tag, rest] = tagged(text);
+  const std::vector<int> found = encoded(*processor_, rest);
+  Ids ids;
+  if (tag) ids.push_back(*tag);
+  ids.insert(ids.end(), found.begin(), found.end());
+  return ids;
+}
+
+std::pair<std::optional<int>, std::string_view> Vocabulary::tagged(std::string_view text) const {
+  const std::string_view word = text.substr(0, text.find(' '));
+  const std::string piece = std::string(SPACE).append(word);
+  const int id = processor_->PieceToId(piece);
+  if (!processor_->IsControl(id) || processor_->IdToPiece(id) != piece) return {std::nullopt, text};
+  return {id, text.substr(std::min(word.size() + 1, text.size()))};
 }
 
 Ids Vocabulary::encode_words(std::string_view text) const {
@@ -96,12 +110,13 @@ std::string Vocabulary::piece(int64_t id) const {
 }
 
 std::vector<std::string> Vocabulary::spelled(std::string_view text) const {
-  constexpr std::string_view SPACE = "\u2581";
   std::vector<std::string> pieces;
-  const auto status = processor_->Encode({text.data(), text.size()}, &pieces);
+  const auto [tag, rest] = tagged(text);
+  const auto status = processor_->Encode({rest.data(), rest.size()}, &pieces);
   if (!status.ok()) {
     throw Failure(XFORMC_RUN_FAILED, std::string("SentencePiece cannot encode this text: ") + status.message());
   }
+  if (tag) pieces.insert(pieces.begin(), processor_->IdToPiece(*tag));
   for (std::string& piece : pieces) {
     for (size_t at = 0; (at = piece.find(SPACE, at)) != std::string::npos; ++at) piece.replace(at, SPACE.size(), " ");
   }

@@ -5,8 +5,10 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "manifest.h"
@@ -45,6 +47,10 @@ class Vocabulary {
   std::string decode(const Ids& ids) const;
 
  private:
+  // The id of the tag that is a text's first word, and what follows it. Tags are control pieces that begin with a space,
+  // such as those of languages; other control pieces are never found in a text.
+  std::pair<std::optional<int>, std::string_view> tagged(std::string_view text) const;
+
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
   int64_t size_;
   SpecialTokens special_;

@@ -1,6 +1,7 @@
 """Imported tokenizers cut texts as the origin's do."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,9 @@ from command_line import CommandLine, mistake
 from tests.imports.foreign import FAMILIES, write_foreign
 from tests.runtime.kernel_session import kernel_library
 from xformc.errors import UserError
+from xformc.exports.sentencepiece_json import tokenizer_json
 from xformc.format.tokens import SpecialTokens
+from xformc.imports.sentencepieces import find_spiece, find_tagged
 from xformc.runtime.engine import load
 from xformc.runtime.json_vocabulary import JsonVocabulary
 from xformc.runtime.libxformc import CppEngine
@@ -31,10 +34,10 @@ TEXTS = [
 LANGUAGE_MODEL = SpecialTokens(None, None, None, (0,))
 
 
-def train_piece_model(path: Path, **options: Any) -> Path:
+def train_piece_model(path: Path, sentences: Sequence[str] = SENTENCES, **options: Any) -> Path:
     trainer: Any = sentencepiece.SentencePieceTrainer
     prefix, settings = str(path.with_suffix("")), {"vocab_size": 70, "hard_vocab_limit": False, **options}
-    trainer.train(sentence_iterator=iter(SENTENCES), model_prefix=prefix, minloglevel=2, **settings)
+    trainer.train(sentence_iterator=iter(sentences), model_prefix=prefix, minloglevel=2, **settings)
     path.with_suffix(".model").rename(path)
     return path
 
@@ -193,3 +196,81 @@ def test_spaces_that_end_words_leave_no_trailing_blank(xformc: CommandLine, tmp_
     kernel_library()
     other = CppEngine(tmp_path / "engine", threads=1)
     assert other.decode("text", other.encode("text", "one two three")) == "one two three"
+
+
+MANY_SCRIPTS = ["ελληνικά και πάλι", "日本語の文章です", "русский текст и слова", "हिन्दी वाक्य", "العربية نص"]
+
+
+def write_tagged(folder: Path, kind: str) -> tuple[Any, str]:
+    """The SentencePiece files of a family, with transformers' own tokenizer of them and a tag of a language."""
+    folder.mkdir()
+    special = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1} if kind == "T5" else {}
+    options = {"model_type": "unigram" if kind in ("T5", "MBart50") else "bpe", "vocab_size": 150, **special}
+    name = "spiece.model" if kind == "T5" else "sentencepiece.bpe.model"
+    path = train_piece_model(folder / name, sentences=SENTENCES + MANY_SCRIPTS, **options)
+    settings: dict[str, Any] = {"tokenizer_class": f"{kind}Tokenizer"}
+    if kind == "M2M100":
+        model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        names = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(one) for one in range(3, len(model)))]
+        (folder / "vocab.json").write_text(json.dumps({name: one for one, name in enumerate(names)}))
+    if kind == "Nllb":  # its class puts the mask before the tags, published models behind them
+        settings |= {"extra_special_tokens": ["ace_Arab", "eng_Latn", "fra_Latn"], "mask_token": "ace_Arab"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    tag = {"T5": "", "MBart50": "fr_XX", "M2M100": "__fr__", "Nllb": "fra_Latn"}[kind]
+    options = {"src_lang": tag.strip("_")} if tag else {}
+    theirs = getattr(transformers, f"{kind}Tokenizer").from_pretrained(str(folder), **options)
+    tags = sorted(
+        getattr(theirs, "lang_token_to_id", getattr(theirs, "lang_code_to_id", {})).items(), key=lambda one: one[1]
+    )
+    if tags:
+        (folder / "special_tokens_map.json").write_text(
+            json.dumps({"additional_special_tokens": [name for name, _ in tags]})
+        )
+    return theirs, tag
+
+
+@pytest.mark.parametrize("kind", ["T5", "MBart50", "M2M100", "Nllb"])
+@pytest.mark.filterwarnings("ignore")
+def test_sentencepiece_files_give_the_ids_of_transformers(tmp_path: Path, kind: str) -> None:
+    theirs, tag = write_tagged(tmp_path / "model", kind)
+    values = {"model_type": {"T5": "t5", "MBart50": "mbart"}.get(kind, "m2m_100")}
+    found = find_spiece(tmp_path / "model", values["model_type"]) or find_tagged(tmp_path / "model", values)
+    assert found is not None and not found.lost
+    found.write(tmp_path)
+    special = SpecialTokens(0, 2, 0, (1,)) if kind == "T5" else SpecialTokens(1, 3, 2, (2,))
+    ours = SentencePieceVocabulary(tmp_path / "tokenizer.model", 400, special)
+    for text in [*TEXTS, *MANY_SCRIPTS]:
+        assert ours.surround(ours.encode(f"{tag} {text}".strip())) == theirs(text.strip()).input_ids
+    if tag:
+        ids = ours.encode(f"{tag} the dog")
+        assert ours.encode(tag) == ids[:1] == [theirs.convert_tokens_to_ids(tag)]
+        assert ours.decode(ids) == "the dog", "a tag is no part of the text"
+        assert ids[0] not in ours.encode(f"the {tag} dog"), "only a first word is a tag"
+        assert ours.words(f"{tag} the dog")[0] == (0, 1) and ours.words(f"{tag} the dog")[-2] == (2, 3)
+        exported = tokenizers.Tokenizer.from_str(tokenizer_json(tmp_path / "tokenizer.model", (), (2,)))
+        assert exported.encode(f"{tag} the dog").ids == [*ids, 2]
+        assert 2 not in ours.encode("</s> the") and 0 not in ours.encode("<s> the"), "other control pieces are text"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_tag_of_a_language_begins_texts_in_both_runtimes(xformc: CommandLine, tmp_path: Path) -> None:
+    theirs, tag = write_tagged(tmp_path / "model", "M2M100")
+    french, german = (theirs.convert_tokens_to_ids(name) for name in (tag, "__de__"))
+    config = {**FAMILIES["m2m_100"], "vocab_size": 300, "forced_bos_token_id": french}
+    write_foreign(tmp_path / "model", {**config, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 2})
+    result = xformc("import", tmp_path / "model", "-o", tmp_path / "run")
+    assert result.code == 0 and "with tokenizer.model" in result.out, result.err
+    kernel_library()
+    assert xformc("build", tmp_path / "run", "-o", tmp_path / "engine").code == 0
+    folder, text = tmp_path / "engine", "__en__ the dog"
+    engine, other = load(folder, threads=1), CppEngine(folder, threads=1)
+    ours, theirs.src_lang = engine.tokenizer, "en"
+    assert ours is not None
+    assert other.encode("source", text) == ours.encode("source", text) == theirs("the dog").input_ids
+    asked = tuple(ours.encode_open("target", "__de__ ein"))
+    assert asked[0] == german
+    for options, begun in (({}, (french,)), ({"prefixes": ["__de__ ein"]}, asked)):
+        given: Any = options
+        [[found]] = engine.translate([text], **given)
+        assert found.tokens[: len(begun)] == begun and "__" not in found.text
+        assert other.translate([text], **given) == [[found]]

@@ -50,6 +50,6 @@ def import_weights(
 
 def _described(tokenizer: "ForeignTokenizer | None") -> str:
     if tokenizer is None:
-        return "without a tokenizer: no tokenizer.model, tokenizer.json or Marian's source.spm is there"
+        return "without a tokenizer: none of the files that are known is there"
     lost = f", {tokenizer.lost:,} of whose pieces have no id" if tokenizer.lost else ""
     return f"with {' and '.join(tokenizer.files)}{lost}"

@@ -25,6 +25,9 @@ def tokenizer_json(path: Path, before: Sequence[int], after: Sequence[int]) -> s
         hint = "pip install 'xformc[tokenizers]'"
         raise UserError("needs the package tokenizers, which is not installed", hint=hint) from error
     model: Any = cast(Any, sentencepiece_model_pb2).ModelProto.FromString(path.read_bytes())
+    for piece in model.pieces:
+        if piece.type == _CONTROL:  # the tag of a language begins with a space here, and is a token of its own there
+            piece.piece = piece.piece.removeprefix(SPACE)
     lacking = _lacking(model)
     if lacking:
         raise UserError(f"{lacking}, which the library tokenizers does not have", place=str(path))

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -88,38 +88,42 @@ def find_tokenizer(folder: Path) -> ForeignTokenizer | None:
     """The tokenizer in a folder; None if there is none that is known. Raises: UserError for one that is broken."""
     if all((folder / file).is_file() for file in (DICTIONARY, *SIDES.values())):
         return _marian(folder)
-    model = _read(folder / TOKENIZER) if (folder / TOKENIZER).is_file() else None
-    if model is not None and (unknown := _unknown_of(model)) is not None:
+    model = read_file(folder / TOKENIZER) if (folder / TOKENIZER).is_file() else None
+    if model is not None and (unknown := unknown_of(model)) is not None:
         return ForeignTokenizer({TOKENIZER: model}, unknown)
-    return ForeignTokenizer({JSON: _read(folder / JSON)}) if (folder / JSON).is_file() else None
+    return ForeignTokenizer({JSON: read_file(folder / JSON)}) if (folder / JSON).is_file() else None
 
 
 def _marian(folder: Path) -> ForeignTokenizer:
-    ids = read_json(folder / DICTIONARY, TOKENIZER_BYTES, "a dictionary", lambda content: _ids(content, folder))
+    ids = read_ids(folder / DICTIONARY)
     models = {side: renumbered(folder / file, ids) for side, file in SIDES.items()}
     lost = sum(count for _, count in models.values())
     return ForeignTokenizer({f"{side}.model": model for side, (model, _) in models.items()}, ids["<unk>"], lost)
 
 
-def _ids(content: object, folder: Path) -> dict[str, int]:
+def read_ids(path: Path) -> dict[str, int]:
+    """The ids of the pieces of a dictionary. Raises: UserError."""
+    return read_json(path, TOKENIZER_BYTES, "a dictionary", lambda content: _ids(content, path))
+
+
+def _ids(content: object, path: Path) -> dict[str, int]:
     """The ids of the pieces. Raises: UserError unless each has one of its own, and the special ones are there."""
     ids = cast(dict[str, object], content) if isinstance(content, dict) else {}
     fits = all(type(one) is int and 0 <= one < MOST_PIECES for one in ids.values())
     if not fits or len(set(ids.values())) < len(ids) or not {"<unk>", "</s>", "<pad>"} <= ids.keys():
         message = "must map pieces to ids, each to one of its own, with <unk>, </s> and <pad> among them"
-        raise UserError(message, place=str(folder / DICTIONARY))
+        raise UserError(message, place=str(path))
     return cast(dict[str, int], ids)
 
 
-def renumbered(path: Path, ids: Mapping[str, int]) -> tuple[bytes, int]:
+def renumbered(path: Path, ids: Mapping[str, int], tags: Collection[str] = ()) -> tuple[bytes, int]:
     """The model with these ids for its pieces, and the number of pieces that have none.
 
-    Pieces that only the dictionary has, those of the other language, are never produced. A language's tag stands at the
-    beginning of a text, where SentencePiece puts a space.
+    Pieces that only the dictionary has, those of the other language, are never produced. Marian's tag of a language
+    stands at the beginning of a text, where SentencePiece puts a space. The `tags` become control pieces with a space,
+    which the vocabulary finds at the beginning of a text.
     """
-    model = _parsed(_read(path))
-    if model is None:
-        raise UserError("not a SentencePiece model", place=str(path))
+    model = parsed_model(path)
     known = {piece.piece: piece for piece in model.pieces}
     lost = sum(piece.type == _NORMAL and piece.piece not in ids for piece in model.pieces)
     names = {number: piece for piece, number in ids.items()}
@@ -129,6 +133,8 @@ def renumbered(path: Path, ids: Mapping[str, int]) -> tuple[bytes, int]:
         piece = model.pieces.add(piece=name, score=0.0, type=_UNUSED)
         if name in ("<unk>", "</s>", "<pad>"):
             piece.type = _UNKNOWN if name == "<unk>" else _CONTROL
+        elif name in tags:
+            piece.piece, piece.type = f"▁{name}", _CONTROL
         elif LANGUAGE.fullmatch(name):
             piece.piece, piece.type = f"▁{name}", _USER_DEFINED
         elif name in known:
@@ -145,7 +151,15 @@ def unused_name(number: int) -> str:
     return f"<unused {number}>"
 
 
-def _unknown_of(model: bytes) -> int | None:
+def parsed_model(path: Path) -> Any:
+    """The SentencePiece model of a file. Raises: UserError if it is none."""
+    model = _parsed(read_file(path))
+    if model is None or not len(model.pieces):
+        raise UserError("not a SentencePiece model", place=str(path))
+    return model
+
+
+def unknown_of(model: bytes) -> int | None:
     """The id of the unknown token of a SentencePiece model; None if it is none."""
     parsed = _parsed(model)
     pieces: list[Any] = [] if parsed is None else list(parsed.pieces)
@@ -161,7 +175,8 @@ def _parsed(model: bytes) -> Any:
     return parsed
 
 
-def _read(path: Path) -> bytes:
+def read_file(path: Path) -> bytes:
+    """The bytes of a file of a tokenizer. Raises: UserError for one that is too large."""
     if path.stat().st_size > TOKENIZER_BYTES:
         raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(path))
     return path.read_bytes()
