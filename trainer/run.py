@@ -30,6 +30,7 @@ class Identity:
     precision: str
     compile: bool
     start_sha256: str | None = None
+    tokenizer_sha256: str | None = None
 
 
 def hash_text(text: str) -> str:
@@ -137,6 +138,7 @@ _WORDS = {
     "train_sha256": "the training data has changed",
     "valid_sha256": "the validation data has changed",
     "start_sha256": "the weights that it began with have changed",
+    "tokenizer_sha256": "the tokenizer has changed",
 }
 
 

@@ -34,6 +34,7 @@ from xformc.trainer.data.dataset import (
     read_corpus,
     reads_text,
 )
+from xformc.trainer.data.own_vocabulary import file_hash, own_tokenizer
 from xformc.trainer.data.redrawn_texts import redraw_of
 from xformc.trainer.data.result_examples import piece_labels
 from xformc.trainer.data.shards.reader import Prepared
@@ -81,6 +82,7 @@ class Options:
     start: a run, or a file of its weights, whose weights and tokenizers the run begins with (see `start_from`).
     shard: with several processes, each holds a part of every parameter.
     log: where the metrics go beside metrics.jsonl, by name (see `trainer.sinks`); not a part of the run's identity.
+    tokenizer: a file with the vocabulary of all texts, which is not trained then.
     """
 
     languages: str | None = None
@@ -91,6 +93,7 @@ class Options:
     start: Path | None = None
     shard: bool = False
     log: Sequence[str] = ()
+    tokenizer: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,7 @@ def train(  # noqa: PLR0913 (they are those of Options)
     start: Path | None = None,
     shard: bool = False,
     log: Sequence[str] = (),
+    tokenizer: Path | None = None,
 ) -> TrainResult:
     """Train `spec` on `data` into the run folder `out`, and score it. The options are those of `Options`.
 
@@ -139,7 +143,7 @@ def train(  # noqa: PLR0913 (they are those of Options)
     Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
     with joined() as processes:
-        options = Options(languages, resume, compile, minutes, seed, start, shard, tuple(log))
+        options = Options(languages, resume, compile, minutes, seed, start, shard, tuple(log), tokenizer)
         trained = train_weights(spec, data, out, options, processes=processes)
     if not processes.first:
         return TrainResult(out, out / WEIGHTS, trained.state, {})
@@ -183,7 +187,7 @@ def train_weights(
     schema = data_schema(spec)
     files = _files(data, schema, options.languages)
     corpus = read_corpus(files, schema)
-    _check_special(spec, schema, corpus, options.start)
+    _check_special(spec, schema, corpus, options)
     device = choose_device()
     with ExitStack() as held:
         with processes.first_ahead():
@@ -191,7 +195,7 @@ def train_weights(
                 held.enter_context(locked(out))
             identity = identify(spec, corpus, out, options, device, processes)
             known = is_run(out)
-            encoded = open_run(spec, corpus, schema, out, identity, options.start, processes=processes)
+            encoded = open_run(spec, corpus, schema, out, identity, options, processes=processes)
             if not known:
                 held.enter_context(locked(out))
         model = TorchModule(graph, identity.seed).to(device)
@@ -236,15 +240,21 @@ def _optimizer(spec: Spec, model: torch.nn.Module, seed: int) -> torch.optim.Opt
     return make_optimizer(spec.train.optimizer, model)
 
 
-def _check_special(spec: Spec, schema: DataSchema, corpus: Corpus, start: Path | None) -> None:
-    """Raises: UserError for special tokens that the data does not have."""
+def _check_special(spec: Spec, schema: DataSchema, corpus: Corpus, options: Options) -> None:
+    """Raises: UserError for special tokens, or a tokenizer, that the data does not have."""
+    fixed = schema.objective is not None or isinstance(corpus.train, Prepared) or not reads_text(corpus.valid, schema)
+    if options.tokenizer is not None and options.start is not None:
+        raise UserError("--tokenizer and --start exclude each other", hint="--start brings the tokenizers of its run")
+    if options.tokenizer is not None and fixed:
+        message = "--tokenizer: examples of an objective, prepared data and arrays have vocabularies of their own"
+        raise UserError(message, hint="give the data as text, without an objective")
     if all(item.special == SPECIAL for item in spec.inputs.values()):
         return
-    if schema.objective is not None or isinstance(corpus.train, Prepared) or not reads_text(corpus.valid, schema):
+    if fixed:
         message = "special_tokens: examples of an objective, prepared data and arrays have xformc's own"
         raise UserError(message, hint="give the data as text, without an objective")
-    if start is None:
-        hint = "begin with the tokenizer of an import by --start, or remove the section special_tokens from the spec"
+    if options.start is None and options.tokenizer is None:
+        hint = "give a tokenizer that has them by --tokenizer, or that of an import by --start, or remove the section"
         raise UserError("special_tokens: xformc trains vocabularies with its own special tokens", hint=hint)
 
 
@@ -352,6 +362,7 @@ def identify(
         precision=recorded or choose_precision(spec.train.precision, device),
         compile=options.compile,
         start_sha256=None if options.start is None else weights_hash(options.start),
+        tokenizer_sha256=None if options.tokenizer is None else file_hash(options.tokenizer),
     )
 
 
@@ -361,13 +372,13 @@ def open_run(
     schema: DataSchema,
     out: Path,
     identity: Identity,
-    start: Path | None = None,
+    options: Options = Options(),
     *,
     processes: Processes = ALONE,
 ) -> EncodedCorpus:
     """Make the run's folder, or check that it belongs to this run, and return the data as examples.
 
-    A new run has the tokenizers of the run `start`, unless it is None.
+    A new run has the tokenizers of the run that it starts from, or the one that it is given.
 
     Raises: UserError; then no folder was made.
     """
@@ -377,10 +388,14 @@ def open_run(
     tokenizer = None
     if reads_text(texts, schema):
         wanted = spec.train.tokenizer
-        if known or start is None:
-            tokenizer = load_for(schema, wanted, out) if known else make_tokenizer(corpus.train, schema, wanted)
+        if known:
+            tokenizer = load_for(schema, wanted, out) if options.tokenizer is None else tokenizer_of(out, schema)
+        elif options.tokenizer is not None:
+            tokenizer = own_tokenizer(options.tokenizer, schema)
+        elif options.start is not None:
+            tokenizer = tokenizer_of(options.start, schema)
         else:
-            tokenizer = tokenizer_of(start, schema)
+            tokenizer = make_tokenizer(corpus.train, schema, wanted)
     if schema.objective is not None and schema.objective.masked is not None and tokenizer is not None:
         corpus = replace(corpus, labels=piece_labels(schema, tokenizer))
     encoded = encode_corpus(corpus, schema, tokenizer, redraw_of(spec, schema), spec.train.stages)

@@ -81,6 +81,7 @@ def train(  # noqa: PLR0913 (each is a choice)
     start: PathLike | None = None,
     shard: bool = False,
     log: Sequence[str] = (),
+    tokenizer: PathLike | None = None,
 ) -> "TrainResult":
     """Train a spec on the files in the folder `data`, write the run to the folder `output`, and score its engine.
 
@@ -88,7 +89,8 @@ def train(  # noqa: PLR0913 (each is a choice)
     bit; `minutes` and `seed` replace the spec's; `compile` runs the model through torch.compile. `start` is a run whose
     weights and tokenizers the new run begins with, where paths and sizes fit. In a script that torchrun starts, all
     processes train together; with `shard`, each holds a part of every parameter. `log` names where the metrics also go:
-    tensorboard, wandb, mlflow.
+    tensorboard, wandb, mlflow. `tokenizer` is the vocabulary of all texts, which is not trained then: a SentencePiece
+    model or a tokenizer.json.
 
     Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
@@ -106,6 +108,7 @@ def train(  # noqa: PLR0913 (each is a choice)
         start=None if start is None else Path(start),
         shard=shard,
         log=log,
+        tokenizer=None if tokenizer is None else Path(tokenizer),
     )
 
 

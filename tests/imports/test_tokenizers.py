@@ -59,8 +59,8 @@ def write_byte_pairs(path: Path) -> Path:
 def write_marian(folder: Path) -> dict[str, int]:
     """Marian's three files; return the dictionary."""
     pieces: dict[str, int] = {"</s>": 0, "<unk>": 1}
-    for file, options in (("source.spm", {}), ("target.spm", {"vocab_size": 60})):
-        train_piece_model(folder / file, bos_id=-1, **options)
+    for file, size in (("source.spm", 70), ("target.spm", 60)):
+        train_piece_model(folder / file, bos_id=-1, vocab_size=size)
         model = sentencepiece.SentencePieceProcessor(model_file=str(folder / file))
         for piece in sorted(model.id_to_piece(one) for one in range(model.get_piece_size())):
             pieces.setdefault(piece, len(pieces))
@@ -185,7 +185,8 @@ def test_pieces_of_a_foreign_model_are_its_own(tmp_path: Path) -> None:
 
 
 def test_spaces_that_end_words_leave_no_trailing_blank(xformc: CommandLine, tmp_path: Path) -> None:
-    folder, options = tmp_path / "model", {"treat_whitespace_as_suffix": True, "pad_id": -1}
+    folder = tmp_path / "model"
+    options: Any = {"treat_whitespace_as_suffix": True, "pad_id": -1}
     folder.mkdir()
     train_piece_model(folder / "tokenizer.model", unk_id=0, bos_id=1, eos_id=2, **options)
     write_foreign(folder, {**FAMILIES["llama"], "vocab_size": 100})

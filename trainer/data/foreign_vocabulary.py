@@ -53,16 +53,18 @@ def tokenizer_in(folder: Path, schema: DataSchema) -> Tokenizer:
             message = f"there is no tokenizer for the input '{name}' beside these weights"
             raise UserError(message, place=str(folder), hint=f"give a run whose data was text, with {TOKENIZER}")
         if (path, special) not in loaded:
-            loaded[path, special] = _open(path, size, special)
+            loaded[path, special] = opened_vocabulary(path, size, special)
         found[name] = loaded[path, special]
     return Tokenizer(found)
 
 
-def _open(path: Path, size: int, special: SpecialTokens) -> Vocabulary:
+def opened_vocabulary(path: Path, size: int, special: SpecialTokens) -> Vocabulary:
+    """The vocabulary in a file, for an input with this size and these special tokens. Raises: UserError."""
     if special == SPECIAL and path.suffix != ".json":
         return vocabulary_at(path, size)
     opened = open_vocabulary(path, size, special)
-    return ForeignVocabulary(path.read_bytes(), special, path.suffix, opened, size)
+    suffix = path.suffix if path.suffix in SUFFIXES else SUFFIXES[0]
+    return ForeignVocabulary(path.read_bytes(), special, suffix, opened, size)
 
 
 def is_foreign(folder: Path, schema: DataSchema) -> bool:

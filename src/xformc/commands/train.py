@@ -21,6 +21,7 @@ NPROC_HELP = "Train in N processes of this machine, one for each GPU."
 SHARD_HELP = "Keep a part of each parameter in each process, for models that do not fit on one GPU."
 LOG_HELP = "Also log the metrics to tensorboard, wandb or mlflow. May be repeated."
 SWEEP_HELP = "Train with each of the settings in this YAML file, one after the other; see docs/training.md."
+TOKENIZER_HELP = "The vocabulary of all texts, which is not trained then: a SentencePiece model or a tokenizer.json."
 START_HELP = "Begin with the weights of this run, where paths and sizes fit, and with its tokenizers."
 
 
@@ -39,6 +40,7 @@ def train(
         int | None, Option(help="Random seed, in place of the spec's.", min=0, max=2**31 - 1, metavar="N")
     ] = None,
     start: Annotated[Path | None, Option(help=START_HELP, metavar="RUN")] = None,
+    tokenizer: Annotated[Path | None, Option(help=TOKENIZER_HELP, metavar="FILE")] = None,
     compile_model: Annotated[bool, Option("--compile", help="Run the model through torch.compile.")] = False,
     nproc: Annotated[int | None, Option(help=NPROC_HELP, min=1, max=1024, metavar="N")] = None,
     shard: Annotated[bool, Option("--shard", help=SHARD_HELP)] = False,
@@ -53,6 +55,7 @@ def train(
     xformc train transformer_base --data wmt --languages en-de -o runs/base --resume
     xformc train text_classifier --data reviews -o runs/reviews
     xformc train tagger.yaml --data tags --start runs/masked -o runs/tagger
+    xformc train transformer_base --data wmt --languages en-de -o runs/base --tokenizer wmt.model
     xformc train transformer_base --data wmt --languages en-de -o runs/base --nproc 8
     xformc train transformer_base --data wmt --languages en-de -o runs/rates --sweep rates.yaml --log tensorboard
 
@@ -65,7 +68,8 @@ def train(
     if minutes is not None and not 0 < minutes < float("inf"):
         raise UserError(f"--minutes must be more than 0, not {minutes:g}")
     if sweep is not None:
-        words = _words(languages, minutes, seed, start, log, nproc, compile_model=compile_model, shard=shard)
+        begun = (start, tokenizer)
+        words = _words(languages, minutes, seed, begun, log, nproc, compile_model=compile_model, shard=shard)
         out = output or Path("runs") / f"{Path(spec).stem}-sweep"
         return _sweep(spec, settings or [], sweep, ["--data", str(data), *words], out, resume=resume)
     from xformc.compiler.spec import load_spec
@@ -84,6 +88,7 @@ def train(
         minutes=minutes,
         seed=seed,
         start=start,
+        tokenizer=tokenizer,
         compile=compile_model,
         shard=shard,
         log=log or (),
@@ -96,7 +101,7 @@ def _words(
     languages: str | None,
     minutes: float | None,
     seed: int | None,
-    start: Path | None,
+    begun: tuple[Path | None, Path | None],
     log: list[str] | None,
     nproc: int | None,
     *,
@@ -104,7 +109,8 @@ def _words(
     shard: bool,
 ) -> list[str]:
     """The options of the runs of a sweep, as on the command line."""
-    given = {"--languages": languages, "--minutes": minutes, "--seed": seed, "--start": start, "--nproc": nproc}
+    given = {"--languages": languages, "--minutes": minutes, "--seed": seed, "--nproc": nproc}
+    given |= dict(zip(("--start", "--tokenizer"), begun, strict=True))
     words = [word for name, value in given.items() if value is not None for word in (name, str(value))]
     words += [word for one in log or () for word in ("--log", one)]
     return [*words, *(["--compile"] if compile_model else []), *(["--shard"] if shard else [])]
