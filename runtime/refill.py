@@ -86,23 +86,25 @@ def edits_scores(options: SampleOptions) -> bool:
 class RefillingBatch(SlottedBatch[Text]):
     """The texts that are being sampled."""
 
-    def __init__(self, session: Session, options: SampleOptions, *, slots: int, vocabulary: int, at_once: int) -> None:
-        """`at_once`: the most tokens of each text that a call samples."""
+    def __init__(
+        self, session: Session, options: SampleOptions, *, slots: int, vocabulary: int, at_once: int | None
+    ) -> None:
+        """`at_once`: the most tokens of each text that a call samples, which ends sooner if an eighth has ended."""
         model = session.beside(REFILL)
         assert model is not None, "the engine has no batches that refill"
-        super().__init__(session, slots=slots)
+        super().__init__(session, slots=slots, at_once=at_once)
         self._model, self._special = model, session.vocabularies.written
         self.ragged = model.metadata.get(RAGGED) == "1"
-        self._vocabulary, self._at_once = vocabulary, at_once
+        self._vocabulary = vocabulary
         self._options = {name: value for name, value in arrays(options).items() if name != "max_new_tokens"}
         self._edits = edits_scores(options)
 
-    def _call(self, kept: Sequence[int], joining: Sequence[Text]) -> None:
-        self._take(run_stateful(self._model, self._feeds(kept, joining)))
+    def _call(self, kept: Sequence[int], joining: Sequence[Text]) -> int:
+        return self._take(run_stateful(self._model, self._feeds(kept, joining)))
 
     def _feeds(self, kept: Sequence[int], joining: Sequence[Text]) -> dict[str, Any]:
         texts = self.texts
-        count = min(self._at_once, max(text.most - len(text.tokens) for text in texts))
+        count = min(self._pace.steps, max(text.most - len(text.tokens) for text in texts))
         return {
             **self._options,
             **stack_options([text.options for text in texts], self._options),
@@ -128,8 +130,8 @@ class RefillingBatch(SlottedBatch[Text]):
         rows = [[*text.ids, *text.tokens] for text in self.texts]
         return pad([row[::-1] for row in rows], -1)[:, ::-1].copy()
 
-    def _take(self, found: dict[str, Any]) -> None:
-        """Take the new tokens, scores and states."""
+    def _take(self, found: dict[str, Any]) -> int:
+        """Take the new tokens, scores and states; return the number of steps."""
         names = (DONE, LENGTHS, SCORES_SO_FAR)
         done, lengths, scores = (found.pop(f"{name}{NEXT}").numpy() for name in names)
         tokens, rows = found.pop(STREAMED).numpy(), len(self.texts)
@@ -141,10 +143,11 @@ class RefillingBatch(SlottedBatch[Text]):
             raise UserError(f"the output {STREAMED} is {tokens.dtype} {list(tokens.shape)}", place=REFILL, hint=REBUILD)
         for row, text in enumerate(self.texts):
             new = tokens[: lengths[row] - len(text.tokens), row]
-            size = Expected(np.int64, (up_to(self._at_once),), self._vocabulary)
+            size = Expected(np.int64, (up_to(self._pace.steps),), self._vocabulary)
             check_results({STREAMED: new}, (size,), REFILL)
             if not new.size:
                 raise UserError("the output tokens is empty, and a text has not ended", place=REFILL, hint=REBUILD)
             text.tokens += [int(token) for token in new]
             text.score, text.done = float(scores[row]), bool(done[row])
         self._states = {name.removesuffix(NEXT): value for name, value in found.items()}
+        return len(tokens)

@@ -67,14 +67,16 @@ def search_of(row: Row, options: SearchOptions, longest: int | None) -> Search:
 class RefillingSearch(SlottedBatch[Search]):
     """The texts that are being translated."""
 
-    def __init__(self, session: Session, options: SearchOptions, *, slots: int, vocabulary: int, at_once: int) -> None:
+    def __init__(
+        self, session: Session, options: SearchOptions, *, slots: int, vocabulary: int, at_once: int | None
+    ) -> None:
         """`at_once`: the most steps of a call, which ends sooner if an eighth of the texts has ended."""
         join, model = session.beside(JOIN), session.beside(ADVANCE)
         assert join is not None and model is not None, "the engine has no batches of searches that refill"
-        super().__init__(session, slots=slots)
+        super().__init__(session, slots=slots, at_once=at_once)
         self._join, self._model = join, model
         self._special, self._fill = session.vocabularies.written, session.vocabularies.of("source").fill
-        self._vocabulary, self._at_once, self._options = vocabulary, at_once, options
+        self._vocabulary, self._options = vocabulary, options
         self._usual = arrays(options)
         self._sources = _Slots(slots)
         self._none: dict[str, Any] = {}
@@ -82,9 +84,9 @@ class RefillingSearch(SlottedBatch[Search]):
     def _cache_sizes(self) -> dict[str, int]:
         return {**super()._cache_sizes(), "beam_size": self._options.beam_size}
 
-    def _call(self, kept: Sequence[int], joining: Sequence[Search]) -> None:
+    def _call(self, kept: Sequence[int], joining: Sequence[Search]) -> int:
         initial = self._read(joining) if joining else self._none
-        self._take(run_stateful(self._model, {**self._feeds(kept), **initial}))
+        return self._take(run_stateful(self._model, {**self._feeds(kept), **initial}))
 
     def _read(self, joining: Sequence[Search]) -> dict[str, Any]:
         """Read the sources of texts into their slots; return their initial states."""
@@ -116,7 +118,7 @@ class RefillingSearch(SlottedBatch[Search]):
             AT: [text.position for text in texts],
             LIMIT: [text.limit for text in texts],
             LEAST: [text.least for text in texts],
-            COUNT: self._at_once,
+            COUNT: self._pace.steps,
         }
         return {
             **self._usual,
@@ -128,17 +130,18 @@ class RefillingSearch(SlottedBatch[Search]):
             **{name: np.array(value, np.int64) for name, value in numbers.items()},
         }
 
-    def _take(self, found: dict[str, Any]) -> None:
-        """Take the positions and states, and the hypotheses of the texts that have ended."""
+    def _take(self, found: dict[str, Any]) -> int:
+        """Take the positions, states, and hypotheses of the texts that have ended; return the number of steps."""
         done, at = (found.pop(f"{name}{NEXT}").numpy() for name in (DONE, AT))
         rows, width, most = len(self.texts), self._options.beam_size, max(text.limit for text in self.texts)
         expected = Expected(np.bool_, (rows,)), Expected(np.int64, (rows,), most)
         check_results({DONE: done, AT: at}, expected, ADVANCE)
         self._states = {name.removesuffix(NEXT): value for name, value in found.items()}
+        steps = max(int(position) - text.position for text, position in zip(self.texts, at, strict=True))
         for text, position, has_ended in zip(self.texts, at, done, strict=True):
             text.position, text.done = int(position), bool(has_ended)
         if not done.any():
-            return
+            return steps
         tokens, lengths, scores = (self._states[name].numpy() for name in POOL)
         expected = (
             Expected(np.int64, (rows, width, up_to(most + 1)), self._vocabulary),
@@ -148,6 +151,7 @@ class RefillingSearch(SlottedBatch[Search]):
         check_results(dict(zip(POOL, (tokens, lengths, scores), strict=True)), expected, ADVANCE)
         for row in np.flatnonzero(done):
             self.texts[row].found = _best(tokens[row], lengths[row], scores[row], self._options.n_best)
+        return steps
 
 
 class _Slots:

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Unpack
 
 from xformc.format.manifest import Manifest, SampleOptions
-from xformc.runtime.batch_server import AT_ONCE, SLOTS, Awaited, BatchServer, require_refills
+from xformc.runtime.batch_server import Awaited, BatchServer, Seats, require_refills
 from xformc.runtime.generate import Continuation, Prompt, added_text
 from xformc.runtime.options import checked_integer
 from xformc.runtime.refill import RefillingBatch, Text
 from xformc.runtime.sampling import MAX_NEW_TOKENS, SampleArguments
 from xformc.runtime.session import Session
-from xformc.runtime.token_stream import MOST_AT_ONCE, GrowingText
+from xformc.runtime.token_stream import GrowingText
 
 LEAST_CAPACITY = 1024
 """The tokens of a text for which there is room from the start."""
@@ -77,7 +77,7 @@ class Reply(Awaited[Continuation, Text]):
 
 
 class Server(BatchServer[Reply]):
-    """Samples the texts of any number of callers in one batch of at most `slots` texts.
+    """Samples the texts of any number of callers, as many together as there are slots.
 
     A text joins when there is a slot, and leaves when it has ended. Its tokens do not depend on the others: they are
     those of `Engine.generate`, and so is its score, with target native to the bit. Any thread may call its methods.
@@ -92,21 +92,18 @@ class Server(BatchServer[Reply]):
         options: SampleOptions,
         encode: Callable[[str, int, SampleArguments], Prompt],
         decode: Callable[[Sequence[int]], str],
-        *,
-        slots: int = SLOTS,
-        at_once: int = AT_ONCE,
+        seats: Seats,
     ) -> None:
         """See `Engine.serve`. `encode` makes a prompt of a text, its seed and own options, `decode` a text of ids."""
-        require_refills(manifest, slots)
-        at_once = checked_integer("tokens_at_once", at_once, AT_ONCE, 1, MOST_AT_ONCE)
+        require_refills(manifest)
         text = manifest.inputs[manifest.written]
         self._begun = text.special.begun
         self._options, self._encode, self._decode = options, encode, decode
 
-        def batch(session: Session) -> RefillingBatch:
-            return RefillingBatch(session, options, slots=slots, vocabulary=text.pieces, at_once=at_once)
+        def batch(session: Session, slots: int) -> RefillingBatch:
+            return RefillingBatch(session, options, slots=slots, vocabulary=text.pieces, at_once=seats.at_once)
 
-        super().__init__(session, batch, longest=text.longest, capacity=LEAST_CAPACITY)
+        super().__init__(session, batch, seats, longest=text.longest, least=LEAST_CAPACITY)
 
     def submit(self, prompt: str, *, seed: int = 0, **options: Unpack[SampleArguments]) -> Reply:
         """Let a prompt be continued; return its `Reply` at once.

@@ -1,7 +1,9 @@
 """What batches that refill have in common: the slots of their texts, and who joins, stays and leaves."""
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 import numpy as np
@@ -12,6 +14,11 @@ from xformc.runtime.session import Session
 
 _READ_WITH = 2
 """Texts join together while what is read of them and its padding are at most this many times their tokens."""
+
+
+CALL_SECONDS, MOST_STEPS = 0.02, 32
+"""How long a call takes, and its most steps, where no number of steps is given: texts wait for the call before they
+join, and each call costs as much as a step or two."""
 
 
 class Slotted(Protocol):
@@ -34,6 +41,23 @@ class Slotted(Protocol):
 AnyText = TypeVar("AnyText", bound=Slotted)
 
 
+@dataclass
+class Pace:
+    """The most steps of the next call: `given`, or for None as many as take CALL_SECONDS by the call before."""
+
+    given: int | None
+    chosen: int = 1
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        return self.chosen if self.given is None else self.given
+
+    def took(self, seconds: float, steps: int) -> None:
+        """Note that a call took this long for this number of steps."""
+        self.chosen = max(1, min(MOST_STEPS, int(CALL_SECONDS * steps / max(seconds, 1e-9))))
+
+
 class SlottedBatch(ABC, Generic[AnyText]):
     """The texts that are being written, at most `slots`, each of at most `capacity` tokens.
 
@@ -43,9 +67,10 @@ class SlottedBatch(ABC, Generic[AnyText]):
     ragged = True
     """Whether texts of different lengths may join together."""
 
-    def __init__(self, session: Session, *, slots: int) -> None:
+    def __init__(self, session: Session, *, slots: int, at_once: int | None) -> None:
+        """`at_once`: the most tokens of each text that a call writes; None for as many as take CALL_SECONDS."""
         self.texts: list[AnyText] = []
-        self.slots, self.capacity = slots, 0
+        self.slots, self.capacity, self._pace = slots, 0, Pace(at_once)
         self._rows: list[AnyText] = []
         self._free = [*reversed(range(slots))]
         self._states: dict[str, Any] = {}
@@ -53,8 +78,9 @@ class SlottedBatch(ABC, Generic[AnyText]):
         self._open_caches = session.beside(CACHES)
 
     @abstractmethod
-    def _call(self, kept: Sequence[int], joining: Sequence[AnyText]) -> None:
-        """Write some tokens of the `texts`: those of the rows `kept` of the call before, then those that join."""
+    def _call(self, kept: Sequence[int], joining: Sequence[AnyText]) -> int:
+        """Write some tokens of the `texts`: those of the rows `kept` of the call before, then those that join; return
+        the number of steps."""
 
     def _cache_sizes(self) -> dict[str, int]:
         """What the model of the caches takes."""
@@ -92,7 +118,9 @@ class SlottedBatch(ABC, Generic[AnyText]):
         kept = [row for row, text in enumerate(self._rows) if not text.done]
         self.texts = self._rows = [*self.texts, *joining]
         if self._rows:
-            self._call(kept, joining)
+            began = time.thread_time()  # on a busy machine the time of the clock would tell of others
+            steps = self._call(kept, joining)
+            self._pace.took(time.thread_time() - began, steps)
         for text in [text for text in self._rows if text.done]:
             self.leave(text)
 

@@ -4,13 +4,12 @@ from collections.abc import Callable
 from typing import Unpack
 
 from xformc.format.manifest import Manifest, SearchOptions
-from xformc.runtime.batch_server import AT_ONCE, SLOTS, Awaited, BatchServer, require_refills
-from xformc.runtime.options import SearchArguments, checked_integer
+from xformc.runtime.batch_server import Awaited, BatchServer, Seats, require_refills
+from xformc.runtime.options import SearchArguments
 from xformc.runtime.prefix import Prefix
 from xformc.runtime.refill_search import RefillingSearch, Search, search_of
 from xformc.runtime.rows import Row, row_lengths
 from xformc.runtime.session import Session
-from xformc.runtime.token_stream import MOST_AT_ONCE
 from xformc.runtime.tokenizer import Tokenizer
 from xformc.runtime.translate import Hypothesis, hypotheses_of
 
@@ -36,7 +35,7 @@ class TranslationReply(Awaited[list[Hypothesis], Search]):
 
 
 class TranslationServer(BatchServer[TranslationReply]):
-    """Translates the texts of any number of callers in one batch of at most `slots` texts.
+    """Translates the texts of any number of callers, as many together as there are slots.
 
     A text joins when there is a slot, and leaves when it has ended. Its hypotheses do not depend on the others: they
     are those of `Engine.translate`, with their scores to the bit. Any thread may call its methods.
@@ -51,20 +50,17 @@ class TranslationServer(BatchServer[TranslationReply]):
         options: SearchOptions,
         encode: Callable[[str, Prefix | None, SearchArguments], Row],
         tokenizer: Tokenizer | None,
-        *,
-        slots: int = SLOTS,
-        at_once: int = AT_ONCE,
+        seats: Seats,
     ) -> None:
         """See `Engine.serve`. `encode` makes a row of a text, its prefix and its own options."""
-        require_refills(manifest, slots)
-        at_once = checked_integer("tokens_at_once", at_once, AT_ONCE, 1, MOST_AT_ONCE)
+        require_refills(manifest)
         target = manifest.inputs[manifest.written]
         self._manifest, self._options, self._encode, self._tokenizer = manifest, options, encode, tokenizer
 
-        def batch(session: Session) -> RefillingSearch:
-            return RefillingSearch(session, options, slots=slots, vocabulary=target.pieces, at_once=at_once)
+        def batch(session: Session, slots: int) -> RefillingSearch:
+            return RefillingSearch(session, options, slots=slots, vocabulary=target.pieces, at_once=seats.at_once)
 
-        super().__init__(session, batch, longest=target.longest, capacity=LEAST_CAPACITY)
+        super().__init__(session, batch, seats, longest=target.longest, least=LEAST_CAPACITY)
 
     def submit(
         self, text: str, *, prefix: Prefix | None = None, **options: Unpack[SearchArguments]

@@ -16,6 +16,7 @@ from benchmarks.decode.speed import SETTINGS
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.spec import load_spec
 from xformc.format.manifest import SampleOptions
+from xformc.runtime.batch_server import Seats
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import Prompt, sample
 from xformc.runtime.sampling import SampleArguments
@@ -60,8 +61,8 @@ def slots(engine: Engine, arguments: argparse.Namespace, requests: Sequence[Requ
     """Play with a batch that refills."""
     took = [0.0] * len(requests)
     options = SampleOptions(0.0, 0, 1.0, max(tokens for _, tokens in (one.what for one in requests)))
-    sizes: Any = {"slots": arguments.slots, "at_once": arguments.tokens_at_once}
-    with Server(engine.session, engine.manifest, options, _no_text, lambda ids: "", **sizes) as server:
+    seats = Seats(arguments.slots, arguments.tokens_at_once, arguments.workers)
+    with Server(engine.session, engine.manifest, options, _no_text, lambda ids: "", seats) as server:
         clock, row = Clock(requests), 0
         while waiting := clock.take(len(requests)):
             for request in waiting:

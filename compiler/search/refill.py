@@ -15,7 +15,7 @@ from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.carried import Integers
 from xformc.compiler.search.decoder_step import emit_caches, emit_positions, emit_prepare, emit_states, state_types
 from xformc.compiler.search.draw_token import Text
-from xformc.compiler.search.loops import Collected, Names, Record, bind_fields, emit_loop, fields_of, some_open
+from xformc.compiler.search.loops import Collected, Names, Record, bind_fields, emit_loop, fields_of
 from xformc.compiler.search.sample import KEPT as KEPT_AXES
 from xformc.compiler.search.sample import SampleInputs, Sampling, emit_sampler, read_together
 from xformc.format.interfaces import AT, DONE, JOINING, KEPT, LENGTHS, NEWEST, READ, SCORES_SO_FAR
@@ -66,8 +66,8 @@ def ragged(reading: Decoder) -> bool:
 def emit_refill(
     onnx: OnnxEmitter, decoder: Decoder, reading: Decoder, inputs: SampleInputs, count: str
 ) -> tuple[str, dict[str, str]]:
-    """Write the reading of prompts and a loop of at most `count` tokens; return the tokens [steps, batch], and what
-    goes on: which texts have ended, their lengths and scores, and the states.
+    """Write the reading of prompts and a loop of at most `count` tokens, fewer if an eighth of the texts have ended;
+    return the tokens [steps, batch], and what goes on: which texts have ended, their lengths and scores, and the states.
 
     `decoder` has a position for each row (`with_rows`); `reading` is the same decoder with states that grow, if those
     of `decoder` do not. The rows of a call are those KEPT of the call before, by number, and then those JOINING.
@@ -94,7 +94,7 @@ def emit_refill(
         after = now_known.turn(scope, now.at, now.sampling)
         open_rows = scope.op("Cast", scope.op("Not", after.text.done), to=_INT64)
         collected = [(types[AT], after.text.newest)]
-        return some_open(scope, after.text.done), _Refilled(scope.op("Add", now.at, open_rows), after), collected
+        return _most_open(scope, open_rows), _Refilled(scope.op("Add", now.at, open_rows), after), collected
 
     entering = _Refilled(at, sampler.enter(onnx, Sampling(text, READ, state)))
     last, (tokens,) = emit_loop(onnx, count, carried, entering, body, KEPT_AXES)
@@ -114,6 +114,12 @@ def emit_slots(
     assert decoder.resident is not None
     sizes = onnx.op("Unsqueeze", slots, [0]), onnx.op("Unsqueeze", onnx.op("Add", capacity, 1), [0])
     return emit_caches(onnx, decoder.resident, *sizes, [1] if beam is None else beam, named=True)
+
+
+def _most_open(onnx: OnnxEmitter, open_rows: str) -> str:
+    """Whether fewer than an eighth of the texts have ended, from 1 for each that goes on and 0 for the others."""
+    ended = onnx.op("ReduceSum", onnx.op("Sub", 1, open_rows), keepdims=0)
+    return onnx.op("Less", onnx.op("Mul", ended, 8), onnx.op("Squeeze", onnx.op("Shape", open_rows)))
 
 
 def _read(onnx: OnnxEmitter, reading: Decoder, known: Names) -> tuple[str, Names]:

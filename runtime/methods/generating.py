@@ -7,7 +7,7 @@ from typing import Any, TypeVar, Unpack, cast
 
 from xformc.errors import UserError
 from xformc.format.manifest import SampleOptions
-from xformc.runtime.batch_server import AT_ONCE, require_refills
+from xformc.runtime.batch_server import Seats, require_refills
 from xformc.runtime.constrain import Allowed, Constraint, Spelled, constrain_by, constrain_by_grammar
 from xformc.runtime.draft import Speculation, speculation
 from xformc.runtime.each import asked, values_of
@@ -64,7 +64,7 @@ class Generating(Loaded):
 
         seed: the random seed of the first prompt; the second has seed + 1, and so on; or a list with the seed of each.
             A continuation depends on its prompt, its seed and its options, not on the other prompts.
-        workers: batches run at the same time. None: the number that the engine was loaded for.
+        workers: batches run at the same time, which share the `slots`. None: the number that the engine was loaded for.
         max_batch_tokens: capacity of a batch, the new tokens included. Neither this nor `workers` changes the results.
         truncate: keep only the end of prompts that are too long; otherwise they are errors. The limit is the model's
             own, less one. Without one it is `max_batch_tokens`, or 16,384 if that is more.
@@ -91,7 +91,7 @@ class Generating(Loaded):
         job = self._generation(batching, first, truncate, shared, token_scores=token_scores, steering=steering)
         if slots is None:
             return job.all(self.session, "generate", items, batching)
-        idle = {"workers": workers, "token_scores": token_scores or None, **steering.given}
+        idle = {"token_scores": token_scores or None, **steering.given}
         job.require_several("generate", prompts)
         return list(self._refilled(list(job.encoded(items)), batching, slots, shared, idle))
 
@@ -125,7 +125,7 @@ class Generating(Loaded):
         job = self._generation(batching, first, truncate, shared, token_scores=token_scores, steering=steering)
         if slots is None:
             return job.stream(self.session, items, batching)
-        idle = {"workers": workers, "token_scores": token_scores or None, **steering.given}
+        idle = {"token_scores": token_scores or None, **steering.given}
         return self._refilled(job.encoded(items), batching, slots, shared, idle)
 
     def stream_tokens(  # noqa: PLR0913 (each is an option)
@@ -160,9 +160,7 @@ class Generating(Loaded):
         calls = self._token_calls(steering, resolve_sample_options(self.manifest, options, self._pieces()))
         return open_stream(self.manifest, calls(self.session, encoded, tokens_at_once))
 
-    def _continuations(
-        self, slots: int, at_once: int, batching: Batching, truncate: bool, options: SampleArguments
-    ) -> Server:
+    def _continuations(self, seats: Seats, batching: Batching, truncate: bool, options: SampleArguments) -> Server:
         """Open a server of continuations: see `serve`."""
         job = self._generation(batching, 0, truncate, options, token_scores=False)
         resolved = resolve_sample_options(self.manifest, options, self._pieces())
@@ -173,7 +171,7 @@ class Generating(Loaded):
             (encoded,) = job.encoded([item])
             return replace(encoded, seed=check_seed(seed))
 
-        return Server(self.session, self.manifest, resolved, encode, decode, slots=slots, at_once=at_once)
+        return Server(self.session, self.manifest, resolved, encode, decode, seats)
 
     def _generation(
         self,
@@ -265,12 +263,11 @@ class Generating(Loaded):
     ) -> Generator[Continuation]:
         """Yield the continuations by a server. Raises: UserError at once for arguments that it has not, `idle`."""
         refuse_idle(idle)
-        require_refills(self.manifest, slots)
+        require_refills(self.manifest)
+        seats, plain = Seats(slots, None, batching.workers), Batching(None, batching.max_batch_tokens)
 
         def run() -> Generator[Continuation]:
-            with self._continuations(
-                slots, AT_ONCE, Batching(None, batching.max_batch_tokens), False, options
-            ) as server:
+            with self._continuations(seats, plain, False, options) as server:
                 yield from server.in_order(map(server.submit_prompt, prompts), batching.window)
 
         return run()

@@ -2,7 +2,7 @@
 
 from typing import Unpack, cast, overload
 
-from xformc.runtime.batch_server import AT_ONCE, SLOTS
+from xformc.runtime.batch_server import SLOTS, Seats
 from xformc.runtime.methods.generating import Generating
 from xformc.runtime.methods.translating import Translating
 from xformc.runtime.options import SearchArguments
@@ -20,7 +20,8 @@ class Serving(Generating, Translating):
         self,
         *,
         slots: int = SLOTS,
-        tokens_at_once: int = AT_ONCE,
+        tokens_at_once: int | None = None,
+        workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         **options: Unpack[SampleArguments],
@@ -31,7 +32,8 @@ class Serving(Generating, Translating):
         self,
         *,
         slots: int = SLOTS,
-        tokens_at_once: int = AT_ONCE,
+        tokens_at_once: int | None = None,
+        workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         **options: Unpack[SearchArguments],
@@ -41,7 +43,8 @@ class Serving(Generating, Translating):
         self,
         *,
         slots: int = SLOTS,
-        tokens_at_once: int = AT_ONCE,
+        tokens_at_once: int | None = None,
+        workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
         **options: Unpack[WritingArguments],
@@ -57,14 +60,17 @@ class Serving(Generating, Translating):
         else is in the batch.
 
         slots: texts that are written at the same time. More are faster together, and each of them slower.
-        tokens_at_once: tokens that one call of the model writes of each text; texts join and leave between calls.
+        tokens_at_once: the most tokens that one call of the model writes of each text; texts join and leave between
+            calls. None: as many as take about 20 ms.
+        workers: batches side by side, which share the slots and the cores. One for each core answers the most texts,
+            and 1 the first text soonest. None: the number that the engine was loaded for.
 
         The other arguments are those of `generate` or `translate`; `submit` takes options of a text. Type checkers take
         a call without options of a search as one of a language model.
 
         Raises: UserError as these, and for an engine without batches that refill.
         """
-        batching = Batching(None, max_batch_tokens)
+        batching, seats = Batching(None, max_batch_tokens), Seats(slots, tokens_at_once, workers)
         if self.manifest.task == "translation":
-            return self._translations(slots, tokens_at_once, batching, truncate, cast(SearchArguments, options))
-        return self._continuations(slots, tokens_at_once, batching, truncate, cast(SampleArguments, options))
+            return self._translations(seats, batching, truncate, cast(SearchArguments, options))
+        return self._continuations(seats, batching, truncate, cast(SampleArguments, options))

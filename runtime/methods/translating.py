@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.runtime.align import aligning, alignments, pairs_to_align
 from xformc.runtime.alignment import Alignment
-from xformc.runtime.batch_server import AT_ONCE, require_refills
+from xformc.runtime.batch_server import Seats, require_refills
 from xformc.runtime.each import asked
 from xformc.runtime.job import Job
 from xformc.runtime.methods.loaded import Loaded, refuse_idle, with_own
@@ -61,7 +61,7 @@ class Translating(Loaded):
         token_scores: also compute the log probability of each token, as `token_scores` of each hypothesis; their sum is
             the score with a length penalty of 0.
         alignment: also link words and tokens to those of the source, as `alignment` of each hypothesis.
-        workers: batches run at the same time. None: the number that the engine was loaded for.
+        workers: batches run at the same time, which share the `slots`. None: the number that the engine was loaded for.
         max_batch_tokens: capacity of a batch. Each sentence takes the tokens of the batch's longest source, plus those
             of each hypothesis at its length limit. Neither this nor `workers` changes the results.
         truncate: cut texts that are too long, with a warning; otherwise they are errors. The limit is the model's own.
@@ -83,10 +83,7 @@ class Translating(Loaded):
         job = self._translation(batching, truncate, shared, first, token_scores=token_scores, alignment=alignment)
         if slots is not None:
             job.require_several("translate", texts)
-            rows, idle = (
-                list(self._encoded(job, items, prefixes)),
-                _idle(workers, samples, phrases, token_scores, alignment),
-            )
+            rows, idle = (list(self._encoded(job, items, prefixes)), _idle(samples, phrases, token_scores, alignment))
             return list(self._refilled_rows(rows, batching, slots, shared, idle))
         return self._all(job, "translate", items, prefixes, batching, samples=count, phrases=phrases)
 
@@ -121,7 +118,7 @@ class Translating(Loaded):
         first = None if count is None else seed
         job = self._translation(batching, truncate, shared, first, token_scores=token_scores, alignment=alignment)
         if slots is not None:
-            rows, idle = self._encoded(job, items, prefixes), _idle(workers, samples, phrases, token_scores, alignment)
+            rows, idle = self._encoded(job, items, prefixes), _idle(samples, phrases, token_scores, alignment)
             return self._refilled_rows(rows, batching, slots, shared, idle)
         return self._stream(job, items, prefixes, batching, samples=count, phrases=phrases)
 
@@ -208,7 +205,7 @@ class Translating(Loaded):
         return aligning(job, self.manifest, tokenizer) if alignment else job
 
     def _translations(
-        self, slots: int, at_once: int, batching: Batching, truncate: bool, options: SearchArguments
+        self, seats: Seats, batching: Batching, truncate: bool, options: SearchArguments
     ) -> TranslationServer:
         """Open a server of translations: see `serve`."""
         resolved = resolve_options(self.manifest, options, self._pieces())
@@ -219,8 +216,7 @@ class Translating(Loaded):
             (row,) = self._encoded(job, [item], None if prefix is None else [prefix])
             return row
 
-        sizes = {"slots": slots, "at_once": at_once}
-        return TranslationServer(self.session, self.manifest, resolved, encode, self.tokenizer, **sizes)
+        return TranslationServer(self.session, self.manifest, resolved, encode, self.tokenizer, seats)
 
     def _encoded(
         self, job: Job[Any, Row, Result], items: Iterable[Any], prefixes: str | Iterable[Prefix] | None
@@ -241,11 +237,11 @@ class Translating(Loaded):
     ) -> Generator[list[Hypothesis]]:
         """Yield the hypotheses by a server. Raises: UserError at once for arguments that it has not, `idle`."""
         refuse_idle(idle)
-        require_refills(self.manifest, slots)
-        plain = Batching(None, batching.max_batch_tokens)
+        require_refills(self.manifest)
+        seats, plain = Seats(slots, None, batching.workers), Batching(None, batching.max_batch_tokens)
 
         def run() -> Generator[list[Hypothesis]]:
-            with self._translations(slots, AT_ONCE, plain, False, search_alone(options)) as server:
+            with self._translations(seats, plain, False, search_alone(options)) as server:
                 yield from server.in_order(map(server.submit_row, rows), batching.window)
 
         return run()
@@ -256,9 +252,7 @@ class Translating(Loaded):
         return alignments(self.manifest, tokenizer, batching.max_batch_tokens, truncate=truncate)
 
 
-def _idle(
-    workers: int | None, samples: int | None, phrases: object, token_scores: bool, alignment: bool
-) -> dict[str, object]:
+def _idle(samples: int | None, phrases: object, token_scores: bool, alignment: bool) -> dict[str, object]:
     """The arguments that batches which refill do not have, None where they are not given."""
     given = {"token_scores": token_scores or None, "alignment": alignment or None}
-    return {"workers": workers, "samples": samples, "phrases": phrases, **given}
+    return {"samples": samples, "phrases": phrases, **given}

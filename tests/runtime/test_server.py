@@ -28,6 +28,7 @@ train: {max_length: 64}
 """
 WINDOWS = SPEC.replace(", max_positions: 64}", ", window: 4}\nchoices: {positions: alibi, reach: window}")
 PROMPT = "two dogs play in the snow"
+SHAPES: list[dict[str, Any]] = [{"tokens_at_once": 1}, {"tokens_at_once": 3, "workers": 2}, {"workers": 3}, {}]
 WORDS = ["one", "two", "dogs", "play", "a man", "rides"]
 
 
@@ -60,7 +61,7 @@ def attack(engine: Engine, schedules: int, *, exact: bool) -> int:
     for schedule in range(schedules):
         options, given = settings[schedule % 3], list[tuple[str, int, dict[str, Any], Reply]]()
         with engine.serve(
-            slots=(1, 3, 8)[schedule // 3 % 3], tokens_at_once=random.choice([1, 3]), **options
+            slots=(1, 3, 8)[schedule // 3 % 3], **random.choice(SHAPES), **options
         ) as server:
             for seed in range(10):
                 prompt, most = " ".join(random.choices(WORDS, k=random.choice([0, 1, 3, 9]))), random.randint(1, 20)
@@ -149,8 +150,8 @@ def test_what_cannot_be_served_is_refused(folder: Path, tmp_path: Path) -> None:
         for slots in (0, 1025, True):
             with pytest.raises(UserError, match=f"slots must be an integer from 1 to 1024, not {slots}"):
                 engine.serve(slots=slots)
-        with pytest.raises(UserError, match="workers has no effect with slots"):
-            engine.generate(["a"], slots=2, workers=2)
+        with pytest.raises(UserError, match="workers must be an integer from 1 to 1024, not 0"):
+            engine.serve(workers=0)
         with engine.serve() as server:
             with pytest.raises(UserError, match="max_new_tokens must be an integer"):
                 server.submit("a", max_new_tokens=0)

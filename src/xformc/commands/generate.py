@@ -108,12 +108,10 @@ def generate(
     require_json_output(json_input, as_json)
     if stream and (workers, window) != (None, None):
         raise UserError("--workers and --window have no effect with --stream", hint="leave them out")
-    if slots is not None and (stream or workers is not None):
-        idle = "--stream" if stream else "--workers"
-        raise UserError(f"--slots has no effect with {idle}", hint="leave one of them out")
+    if slots is not None and stream:
+        raise UserError("--slots has no effect with --stream", hint="leave one of them out")
     streamed = slots is None and streams(stream, manifest, output, as_json=as_json)
-    one = streamed or slots is not None
-    pace, waiting = choose_pace(prompts, window, 1 if one else workers, threads), deque[str]()
+    pace, waiting = choose_pace(prompts, window, 1 if streamed else workers, threads), deque[str]()
     sampling: SampleArguments = {
         "temperature": temperature,
         "top_k": top_k,

@@ -45,7 +45,6 @@ from xformc.commands.options import (
 )
 from xformc.commands.text_lines import choose_pace, given_phrases, given_prefixes, input_lines, one_line, write_results
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
-from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
 from xformc.format.reader import read_manifest
 from xformc.runtime.choose import OWN
@@ -164,8 +163,6 @@ def translate(
     require_json(token_scores, as_json)
     require_json_output(json_input, as_json, rerank=rerank, mbr=mbr)
     check_attention(attention, as_json)
-    if slots is not None and workers is not None:
-        raise UserError("--slots has no effect with --workers", hint="leave one of them out")
     aligned = align or attention
     choice = Choice(rerank, rerank_weight, mbr, samples)
     if samples is None:
@@ -175,7 +172,7 @@ def translate(
         count = choice.pool(manifest, manifest.search)
         shown = replace(manifest.search, length_penalty=0.0, n_best=count if n_best is None else n_best)
         options["n_best"] = None if choice.chooses else n_best
-    pace = choose_pace(source, window, 1 if slots is not None else workers, threads)
+    pace = choose_pace(source, window, workers, threads)
     batching: Any = {"window": pace.window, "max_batch_tokens": max_batch_tokens, "truncate": truncate}
     begun = given_prefixes(prefix, prefixes)
     opened = partial(load, threads=threads, workers=pace.workers, device=device)
