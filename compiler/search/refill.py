@@ -67,7 +67,7 @@ def emit_refill(
     onnx: OnnxEmitter, decoder: Decoder, reading: Decoder, inputs: SampleInputs, count: str
 ) -> tuple[str, dict[str, str]]:
     """Write the reading of prompts and a loop of at most `count` tokens, fewer if an eighth of the texts have ended;
-    return the tokens [steps, batch], and what goes on: which texts have ended, their lengths and scores, and the states.
+    return the tokens [steps, batch], and what goes on: which texts have ended, their lengths, scores and states.
 
     `decoder` has a position for each row (`with_rows`); `reading` is the same decoder with states that grow, if those
     of `decoder` do not. The rows of a call are those KEPT of the call before, by number, and then those JOINING.

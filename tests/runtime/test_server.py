@@ -60,9 +60,7 @@ def attack(engine: Engine, schedules: int, *, exact: bool) -> int:
     ]
     for schedule in range(schedules):
         options, given = settings[schedule % 3], list[tuple[str, int, dict[str, Any], Reply]]()
-        with engine.serve(
-            slots=(1, 3, 8)[schedule // 3 % 3], **random.choice(SHAPES), **options
-        ) as server:
+        with engine.serve(slots=(1, 3, 8)[schedule // 3 % 3], **random.choice(SHAPES), **options) as server:
             for seed in range(10):
                 prompt, most = " ".join(random.choices(WORDS, k=random.choice([0, 1, 3, 9]))), random.randint(1, 20)
                 own = {"max_new_tokens": most, **random.choice([{}, *settings])}
