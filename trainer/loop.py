@@ -17,6 +17,7 @@ from xformc.trainer.data.prefetch import prefetched
 from xformc.trainer.moving_average import update_average
 from xformc.trainer.parallel import reducing
 from xformc.trainer.processes import ALONE, Processes
+from xformc.trainer.rates import set_rate
 
 VALIDATION_SEED = 0
 
@@ -134,8 +135,7 @@ def take_step(
     processes.add(nll)
     _complete_gradients(model)
     rate = recipe.learning_rate(step)
-    for parameters in optimizer.param_groups:
-        parameters["lr"] = rate
+    set_rate(optimizer, rate)
     finite = bool(_clipped_norm(model, recipe.clip_norm).isfinite())
     if finite:
         optimizer.step()

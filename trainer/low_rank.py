@@ -16,6 +16,7 @@ from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
 from xformc.compiler.ops.roundable import linear_axes
 from xformc.compiler.spec import Spec
 from xformc.trainer.optimizers import optimizer_of
+from xformc.trainer.rates import rates_in
 
 
 @dataclass(frozen=True)
@@ -41,16 +42,17 @@ def low_rank_optimizer(spec: Spec, model: nn.Module, seed: int) -> torch.optim.O
     section, axes, adapted = spec.train.low_rank, linear_axes(spec.graph()), spec.low_rank_weights()
     assert section is not None
     draw = torch.Generator().manual_seed(seed)
-    factors, whole = list[Factors](), list[nn.Parameter]()
+    factors, whole, rates = list[Factors](), list[nn.Parameter](), dict(rates_in(model, spec.learning_rates()))
     for path, parameter in parameters_by_path(model).items():
         if not parameter.requires_grad:
             continue
         if path in adapted:
             factors.append(_factors(parameter, axes[path], section.rank, section.scale, draw))
+            rates |= dict.fromkeys(factors[-1].named().values(), rates.get(parameter, 1.0))
         else:
             whole.append(parameter)
     learned = [*whole, *(one for each in factors for one in (each.up, each.down))]
-    return LowRankOptimizer(factors, whole, optimizer_of(spec.train.optimizer, learned))
+    return LowRankOptimizer(factors, whole, optimizer_of(spec.train.optimizer, learned, rates))
 
 
 def _factors(weight: nn.Parameter, axes: int, rank: int, scale: float, draw: torch.Generator) -> Factors:

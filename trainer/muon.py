@@ -12,6 +12,7 @@ from torch import nn
 
 from xformc.compiler.spec.sections import Muon
 from xformc.errors import UserError
+from xformc.trainer.rates import ALIKE, Rates, split_by_rate
 
 SINCE = "2.9"
 """The first version of PyTorch that has Muon."""
@@ -26,7 +27,11 @@ class MuonOptimizer(torch.optim.Optimizer):
     """
 
     def __init__(
-        self, section: Muon, matrices: Mapping[nn.Parameter, int], others: torch.optim.Optimizer | None
+        self,
+        section: Muon,
+        matrices: Mapping[nn.Parameter, int],
+        others: torch.optim.Optimizer | None,
+        rates: Rates = ALIKE,
     ) -> None:
         made: Any = getattr(torch.optim, "Muon", None)
         if made is None:
@@ -44,6 +49,7 @@ class MuonOptimizer(torch.optim.Optimizer):
             momentum=section.momentum,
             adjust_lr_fn="match_rms_adamw",
         )
+        split_by_rate(self._muon, {self._views[one]: rate for one, rate in rates.items() if one in self._views})
         self._others = others
         self.param_groups = [*self._muon.param_groups, *([] if others is None else others.param_groups)]
         for parameter in rest:

@@ -1,6 +1,6 @@
 """The optimizers of recipes, as torch optimizers; the loop sets their learning rates."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,15 +11,23 @@ from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
 from xformc.compiler.ops.roundable import linear_axes
 from xformc.compiler.spec.sections import Adam, AdamW, Lion, Muon, Optimizer
 from xformc.trainer.muon import MuonOptimizer
+from xformc.trainer.rates import ALIKE, Rates, rates_in, split_by_rate
 
 
-def make_optimizer(chosen: Optimizer, model: torch.nn.Module) -> torch.optim.Optimizer:
-    """The optimizer over all parameters of `model`. Raises: UserError for Muon without a PyTorch that has it."""
-    section = chosen.chosen
-    return _muon(section, model) if isinstance(section, Muon) else optimizer_of(chosen, list(model.parameters()))
+def make_optimizer(
+    chosen: Optimizer, model: torch.nn.Module, parts: Mapping[str, float] | None = None
+) -> torch.optim.Optimizer:
+    """The optimizer over all parameters of `model`; `parts` are those of the schedule's rate, by path.
+
+    Raises: UserError for Muon without a PyTorch that has it.
+    """
+    section, rates = chosen.chosen, rates_in(model, parts or {})
+    if isinstance(section, Muon):
+        return _muon(section, model, rates)
+    return optimizer_of(chosen, list(model.parameters()), rates)
 
 
-def _muon(section: Muon, model: torch.nn.Module) -> torch.optim.Optimizer:
+def _muon(section: Muon, model: torch.nn.Module, rates: Rates) -> torch.optim.Optimizer:
     """Muon for the linear maps inside the model; the output's is a part of the loss, and not among them."""
     assert isinstance(model, TorchModule)
     axes, matrices, others = linear_axes(model.graph), dict[torch.nn.Parameter, int](), list[torch.nn.Parameter]()
@@ -28,15 +36,25 @@ def _muon(section: Muon, model: torch.nn.Module) -> torch.optim.Optimizer:
             matrices[parameter] = axes[path]
         else:
             others.append(parameter)
-    rest = optimizer_of(Optimizer(adamw=section.adamw), others) if others else None
-    return MuonOptimizer(section, matrices, rest) if matrices else optimizer_of(Optimizer(adamw=section.adamw), others)
+    adamw = Optimizer(adamw=section.adamw)
+    if not matrices:
+        return optimizer_of(adamw, others, rates)
+    return MuonOptimizer(section, matrices, optimizer_of(adamw, others, rates) if others else None, rates)
 
 
-def optimizer_of(chosen: Optimizer, parameters: Sequence[torch.nn.Parameter]) -> torch.optim.Optimizer:
+def optimizer_of(
+    chosen: Optimizer, parameters: Sequence[torch.nn.Parameter], rates: Rates = ALIKE
+) -> torch.optim.Optimizer:
     """The optimizer over these parameters.
 
     Weight decay is that of parameters with two or more axes; gains and biases have none.
     """
+    optimizer = _unrated(chosen, parameters)
+    split_by_rate(optimizer, rates)
+    return optimizer
+
+
+def _unrated(chosen: Optimizer, parameters: Sequence[torch.nn.Parameter]) -> torch.optim.Optimizer:
     section = chosen.chosen
     if isinstance(section, Adam):
         betas = (section.beta1, section.beta2)

@@ -23,6 +23,7 @@ from xformc.terminal import is_quiet, progress_console
 from xformc.trainer.average import average_checkpoints
 from xformc.trainer.checkpoint import State, chosen_checkpoints, load_checkpoint, newest_checkpoint, prune_checkpoints
 from xformc.trainer.checkpoint_writer import CheckpointWriter
+from xformc.trainer.data.added_symbols import with_symbols
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import (
     Corpus,
@@ -201,7 +202,7 @@ def train_weights(
         model = TorchModule(graph, identity.seed).to(device)
         recompute(model, spec.train.recompute)
         newest = newest_checkpoint(out)
-        began = start_from(options.start, model) if newest is None and options.start is not None else []
+        began = _begin(spec, options.start, model) if newest is None else []
         wrapped = parallel(model, processes, encoded.train.sample().repeated(spec.train.copies), shard=options.shard)
         if identity.compile:
             model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
@@ -234,10 +235,18 @@ def _check_options(spec: Spec, options: Options) -> None:
         raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")
 
 
+def _begin(spec: Spec, start: Path | None, model: TorchModule) -> list[str]:
+    """Begin with the weights of another run, if there is one; lines that say which."""
+    if start is None:
+        return []
+    vocabularies = {item.axes[0].name for item in spec.inputs.values() if item.kind == "tokens"}
+    return start_from(start, model, vocabularies)
+
+
 def _optimizer(spec: Spec, model: torch.nn.Module, seed: int) -> torch.optim.Optimizer:
     if spec.train.low_rank is not None:
         return low_rank_optimizer(spec, model, seed)
-    return make_optimizer(spec.train.optimizer, model)
+    return make_optimizer(spec.train.optimizer, model, spec.learning_rates())
 
 
 def _check_special(spec: Spec, schema: DataSchema, corpus: Corpus, options: Options) -> None:
@@ -391,9 +400,9 @@ def open_run(
         if known:
             tokenizer = load_for(schema, wanted, out) if options.tokenizer is None else tokenizer_of(out, schema)
         elif options.tokenizer is not None:
-            tokenizer = own_tokenizer(options.tokenizer, schema)
+            tokenizer = with_symbols(own_tokenizer(options.tokenizer, schema), wanted.symbols, schema.vocabularies)
         elif options.start is not None:
-            tokenizer = tokenizer_of(options.start, schema)
+            tokenizer = with_symbols(tokenizer_of(options.start, schema), wanted.symbols, schema.vocabularies)
         else:
             tokenizer = make_tokenizer(corpus.train, schema, wanted)
     if schema.objective is not None and schema.objective.masked is not None and tokenizer is not None:

@@ -37,6 +37,9 @@ TrainPrecision = Annotated[
 Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_~*]+(/[A-Za-z0-9_~*]+)*$", max_length=400)]
 """The beginning of a parameter's path; `*` is any one name, `**` any number of names."""
 
+Symbol = Annotated[str, StringConstraints(pattern=r"^[^\s\x00]+$", max_length=100)]
+"""A token of its own: text without spaces."""
+
 Count = Annotated[int, Field(ge=1, le=10**9)]
 Decay = Annotated[float, Field(ge=0, le=100)]
 Share = Annotated[float, Field(gt=0, lt=1)]
@@ -77,12 +80,14 @@ class Tokenizer(Section):
     """How text is split into tokens. `shared`: all token inputs have one vocabulary.
 
     With `sampling`, each epoch of the training text is split anew at random: of `bpe`, this part of the merges is left
-    out (Provilkov et al. 2020); of `unigram`, it is the exponent of the probabilities (Kudo 2018).
+    out (Provilkov et al. 2020); of `unigram`, it is the exponent of the probabilities (Kudo 2018). `symbols` are tokens
+    of their own wherever they stand, such as tags; a run that starts from another one appends those that are new.
     """
 
     kind: Literal["bpe", "unigram", "word", "char"] = "bpe"
     shared: bool = True
     sampling: Share | None = None
+    symbols: list[Symbol] = Field(default_factory=list[Symbol], max_length=10_000)
 
 
 class Adam(Section):
@@ -273,11 +278,13 @@ class Train(Section):
     `steps` steps or `minutes` minutes, whichever comes first. Of prepared data, `stages` mix the corpora in other
     ways, one stage after another; after the last one, they have the weights of their preparation. Pairs with more
     than `max_length` tokens on a side are skipped. Parameters whose path begins with a pattern of `freeze` keep
-    their values, and with `low_rank` all that it does not name. The result is the mean of `average` checkpoints:
-    the last ones or, with `select: best`, those of lowest validation loss, or with `bleu` or `chrf` those whose
-    engines have the highest score. With `patience`, training ends after that many checkpoints that are not better.
-    With `ema`, checkpoints have a moving average of the weights, which keeps this part of itself in each step. The
-    activations of blocks whose path fits a pattern of `recompute` are not kept for the backward pass.
+    their values, and with `low_rank` all that it does not name. `rates` multiply the schedule's rate for the
+    parameters that a pattern matches; the last such pattern counts. The result is the mean of `average`
+    checkpoints: the last ones or, with `select: best`, those of lowest validation loss, or with `bleu` or `chrf`
+    those whose engines have the highest score. With `patience`, training ends after that many checkpoints that are
+    not better. With `ema`, checkpoints have a moving average of the weights, which keeps this part of itself in
+    each step. The activations of blocks whose path fits a pattern of `recompute` are not kept for the backward
+    pass.
     """
 
     tokenizer: Tokenizer = Tokenizer()
@@ -300,6 +307,7 @@ class Train(Section):
     patience: Count | None = None
     ema: Share | None = None
     freeze: list[Pattern] = Field(default_factory=list[Pattern])
+    rates: dict[Pattern, Positive] = Field(default_factory=dict[Pattern, Positive])
     low_rank: LowRank | None = None
     recompute: list[Pattern] = Field(default_factory=list[Pattern])
     precision: TrainPrecision = "auto"

@@ -32,6 +32,7 @@ from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.frames import Frame
 from xformc.compiler.spec.frozen_parameters import adapted, frozen, low_rank_weights
 from xformc.compiler.spec.initial_values import initialized, read_section
+from xformc.compiler.spec.learning_rates import idle_rates, rates_of, trained_in
 from xformc.compiler.spec.load import own_results
 from xformc.compiler.spec.model import Input, Model
 from xformc.compiler.spec.problems import Problem, Span, raise_problems
@@ -98,6 +99,11 @@ class Spec:
         section = self.train.low_rank
         return frozenset() if section is None else low_rank_weights(self.graph(), section, self._elaborated.paths)
 
+    def learning_rates(self) -> dict[str, float]:
+        """The parts of the schedule's rate that the recipe sets, by parameter. Raises: SpecError, as `graph` does."""
+        patterns = self.train.rates
+        return rates_of(patterns, trained_in(self.graph()), self._elaborated.paths) if patterns else {}
+
     def place_of_precision(self, precision: Precision, *, default: bool) -> Span | None:
         """Where the spec first sets this precision, or None. `default`: its default counts as well."""
         said = (entry.tree for key, entry in self._section("precision") if default or key != DEFAULT)
@@ -127,11 +133,12 @@ class Spec:
         resolved["model"] = {name: stages[name].tree.plain() for name in self.model.stages}
         resolved["tie"] = document.get("tie", [])
         resolved |= {"train": self.train.model_dump(), "decode": self.decode.model_dump()}
-        for key in ("losses", "noise", "objective", "stages", "freeze", "low_rank"):
+        for key in ("losses", "noise", "objective", "stages", "freeze", "rates", "low_rank"):
             if not getattr(self.train, key):
                 _remove(resolved, ("train", key))
-        if self.train.tokenizer.sampling is None:
-            _remove(resolved, ("train", "tokenizer", "sampling"))
+        for key in ("sampling", "symbols"):
+            if not getattr(self.train.tokenizer, key):
+                _remove(resolved, ("train", "tokenizer", key))
         for key in ("alignment", "prefix"):
             if not getattr(self.decode, key):
                 _remove(resolved, ("decode", key))
@@ -163,6 +170,7 @@ class Spec:
                 *unused_defaults(self.tree, done.defaults),
                 *learned_limits(self.model, self.train, done.graph),
                 *idle_patterns(self.tree, roundable(done.graph), done.paths),
+                *idle_rates(self.tree, trained_in(done.graph), done.paths),
                 *(one_alignment(self.tree, self.decode.alignment, done.graph, "target", "source")),
             ]
         )

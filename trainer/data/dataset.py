@@ -160,7 +160,7 @@ def make_tokenizer(split: Split | Prepared, schema: DataSchema, wanted: Tokenize
         return load_for(schema, wanted, split.folder)
     if schema.declared:
         columns = text_columns(split, schema)
-        own = [] if schema.objective is None else symbols(schema.objective)
+        own = [*wanted.symbols, *([] if schema.objective is None else symbols(schema.objective))]
         shared, sizes = wanted.shared or schema.objective is not None, schema.vocabularies
         return train_tokenizer(columns, sizes, kind=wanted.kind, shared=shared, symbols=own) if columns else None
     return train_on(split, schema, wanted) if isinstance(split, Texts) and not split.arrays else None

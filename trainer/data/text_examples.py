@@ -24,14 +24,16 @@ Affixes = tuple[Sequence[int], Sequence[int]]
 def train_on(texts: Texts, schema: DataSchema, wanted: TokenizerSection) -> Tokenizer:
     """Train the tokenizer of a text's inputs. Raises: UserError as `train_tokenizer`."""
     columns = {name: texts.columns[name] for name in schema.texts}
-    return train_tokenizer(columns, _sizes(schema), kind=wanted.kind, shared=wanted.shared)
+    kind, shared, symbols = wanted.kind, wanted.shared, wanted.symbols
+    return train_tokenizer(columns, _sizes(schema), kind=kind, shared=shared, symbols=symbols)
 
 
 def load_for(schema: DataSchema, wanted: TokenizerSection, run: Path) -> Tokenizer:
     """Load the tokenizer of a run. Raises: UserError as `load_tokenizer` and `tokenizer_in`."""
     if is_foreign(run, schema):
         return tokenizer_in(run, schema)
-    return load_tokenizer(run, _sizes(schema), kind=wanted.kind, shared=wanted.shared)
+    kind, shared = wanted.kind, wanted.shared
+    return load_tokenizer(run, _sizes(schema), kind=kind, shared=shared, exact=not wanted.symbols)
 
 
 def encode_texts(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:

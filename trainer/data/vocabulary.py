@@ -149,13 +149,15 @@ def save_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
             temporary.write_bytes(tokenizer.vocabularies[name].model)
 
 
-def load_tokenizer(folder: Path, sizes: Mapping[str, int], *, kind: Kind, shared: bool) -> Tokenizer:
-    """Read the tokenizer that `save_tokenizer` wrote for the inputs in `sizes`.
+def load_tokenizer(
+    folder: Path, sizes: Mapping[str, int], *, kind: Kind, shared: bool, exact: bool = True
+) -> Tokenizer:
+    """Read the tokenizer that `save_tokenizer` wrote for the inputs in `sizes`; if not `exact`, it may be smaller.
 
     Raises: UserError for a missing or damaged model, or one of another size.
     """
     files = tokenizer_files(tuple(sizes), shared=shared)
-    exact = kind not in WHOLE_VOCABULARY
+    exact = exact and kind not in WHOLE_VOCABULARY
     loaded = {file: _load_vocabulary(folder / file, sizes[name], exact=exact) for name, file in files.items()}
     return Tokenizer({name: loaded[file] for name, file in files.items()})
 

@@ -12,6 +12,7 @@ from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.trainer.checkpoint import writing
+from xformc.trainer.data.added_symbols import with_symbols
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.shards.chunks import after, read_chunks
 from xformc.trainer.data.shards.encoding import Filters, Job, encode_chunks
@@ -201,13 +202,17 @@ def _tokenizer(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path) -
     section = spec.train.tokenizer
     files = tokenizer_files(schema.columns, shared=section.shared).values()
     if wanted.tokenizer is not None:
-        tokenizer = tokenizer_of(wanted.tokenizer, schema)
+        tokenizer = with_symbols(tokenizer_of(wanted.tokenizer, schema), section.symbols, schema.vocabularies)
     elif all((out / file).is_file() for file in files):
         return load_for(schema, section, out)
     else:
         rows = chain.from_iterable(read_rows(corpus.files, schema.columns) for corpus in wanted.corpora)
         tokenizer = train_tokenizer(
-            _sampled(rows, schema.columns), schema.vocabularies, kind=section.kind, shared=section.shared
+            _sampled(rows, schema.columns),
+            schema.vocabularies,
+            kind=section.kind,
+            shared=section.shared,
+            symbols=section.symbols,
         )
     save_tokenizer(tokenizer, out)
     return tokenizer
