@@ -12,6 +12,7 @@ EXTRAS = {
     "matplotlib": "report",
     "tokenizers": "tokenizers",
     "llguidance": "constraints",
+    "ray": "ray",
 }
 
 

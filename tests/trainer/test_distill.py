@@ -1,7 +1,11 @@
 """Distillation: the rows are those of the engine, whatever stopped it and however many processes worked."""
 
 import json
+import os
 import shutil
+import signal
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ from xformc.trainer.data.dataset import Split, find_corpus, read_corpus
 from xformc.trainer.distill import bulk
 from xformc.trainer.distill.bulk import Distilled, distill
 from xformc.trainer.distill.decoder import Decoding
+from xformc.trainer.distill.on_ray import on_ray
 
 ENGINES = Path(__file__).parent.parent / "conformance" / "engines"
 LINES = ["one two three", "", "red house", "blue", "  two trees ", "red " * 9000]
@@ -142,3 +147,48 @@ def test_wrong_options_and_engines_are_refused(
     manifest = json.loads((tmp_path / "failed" / "engine.json").read_text())
     write_manifest(tmp_path / "failed", {key: manifest[key] for key in manifest if key not in ("files", "checksum")})
     assert "its certificate has not passed" in said(tmp_path / "failed", mono)
+
+
+def lame(folder: Path) -> Callable[[int], int]:
+    """A function whose process is killed at the item 5, for the first time."""
+
+    def square(number: int) -> int:
+        marker = folder / "killed"
+        if number == 5 and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if number == 50:
+            raise UserError("50 is too large")
+        return number * number
+
+    return square
+
+
+def test_rows_of_two_workers_on_ray_are_those_of_one_machine(folder: Path, tmp_path: Path) -> None:
+    """One of them is killed, and another one has an error."""
+    ray: Any = pytest.importorskip("ray", reason="the extra ray is not installed")
+    decoding = Decoding(folder / "engine", {"n_best": 2})
+    distill([folder / "mono"], decoding, tmp_path / "alone")
+    ray.init(num_cpus=2, logging_level="ERROR", log_to_driver=False, include_dashboard=False)
+    try:
+        distill([folder / "mono"], decoding, tmp_path / "cluster", workers=2, spread=on_ray)
+        names = ("train.jsonl", "distilled.json")
+        alone, cluster = ([(tmp_path / run / name).read_bytes() for name in names] for run in ("alone", "cluster"))
+        assert alone == cluster
+        assert list(on_ray(iter(range(20)), lame, tmp_path, 0)) == [(number, number**2) for number in range(20)]
+        assert (tmp_path / "killed").exists()
+        with pytest.raises(UserError, match="50 is too large"):
+            list(on_ray([1, 50], lame, tmp_path, 2))
+        with pytest.raises(UserError, match="has 2 CPUs for 3 workers"):
+            list(on_ray([1], lame, tmp_path, 3))
+    finally:
+        ray.shutdown()
+
+
+def test_ray_that_is_not_installed_is_said(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, xformc: CommandLine
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    done = xformc("distill", folder / "engine", folder / "mono", "--ray", "-o", tmp_path / "no")
+    assert done.code == 2 and "needs the package ray" in done.err and "xformc[ray]" in done.err
+    assert not (tmp_path / "no").exists()

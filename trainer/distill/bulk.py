@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -67,6 +67,9 @@ class Distilled:
 
 
 Report = Callable[[Distilled], None]
+Decoded = Callable[[Iterable[Lines]], Iterator[tuple[Lines, Rows]]]
+Spread = Callable[[Iterable[Lines], Callable[[Decoding], Decoder], Decoding, int], Iterator[tuple[Lines, Rows]]]
+"""How chunks are spread over processes, as `in_order` does."""
 
 
 def distill(
@@ -78,10 +81,12 @@ def distill(
     valid: Files | None = None,
     resume: bool = False,
     report: Report = lambda so_far: None,
+    spread: Spread = in_order,
 ) -> Distilled:
     """Decode every line of `texts` into `out`/train.jsonl, with `valid` as its validation data.
 
-    The result does not depend on the number of workers, nor on stops. `report` is told how far it is.
+    The result does not depend on the number of workers, how the work is spread, nor on stops. `report` is told how far
+    it is.
 
     Raises: UserError for an engine or options that do not fit, for bad text, and if `out` exists and is not resumed.
     What is written then stays there, for `resume`.
@@ -97,7 +102,7 @@ def distill(
         with locked(out):
             if valid is not None:
                 _write_validation(valid, COLUMNS[manifest.task], out / VALID)
-            return _decode(texts, decoding, out, workers, report)
+            return _decode(texts, decoding, out, lambda chunks: spread(chunks, Decoder, decoding, workers), report)
 
 
 def certified(decoding: Decoding) -> Manifest:
@@ -127,7 +132,7 @@ def certified(decoding: Decoding) -> Manifest:
     return manifest
 
 
-def _decode(texts: Sequence[Path], decoding: Decoding, out: Path, workers: int, report: Report) -> Distilled:
+def _decode(texts: Sequence[Path], decoding: Decoding, out: Path, decoded: Decoded, report: Report) -> Distilled:
     identity = job_hash(_described(decoding))
     part = out / f"{TRAIN}.partial"
     so_far = _read(out / PROGRESS) if (out / PROGRESS).exists() else Distilled(identity)
@@ -135,7 +140,7 @@ def _decode(texts: Sequence[Path], decoding: Decoding, out: Path, workers: int, 
         hint = "give the options that it began with, or another folder with -o"
         raise UserError("was begun with another engine or other options", place=str(out), hint=hint)
     with cut(part, so_far.bytes).open("ab") as file:
-        for chunk, rows in in_order(_after(_chunks(texts), so_far), Decoder, decoding, workers):
+        for chunk, rows in decoded(_after(_chunks(texts), so_far)):
             file.write(rows.content)
             file.flush()
             so_far = so_far.plus(chunk, rows)

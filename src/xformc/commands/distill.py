@@ -35,7 +35,8 @@ BACK_HELP = "The text is in the target language: its translations become the sou
 TAG_HELP = "What each source begins with, such as '<BT>'; a space is put behind it."
 VALID_HELP = "A folder with valid.*, which becomes the validation data."
 SAMPLES_HELP = "Texts sampled for each line, by a language model."
-WORKERS_HELP = "Processes; each loads the engine.  [default: one for each core, 1 on a GPU]"
+WORKERS_HELP = "Processes; each loads the engine.  [default: all cores, 1 on a GPU; with --ray those of the cluster]"
+RAY_HELP = "Decode on the machines of the Ray cluster at RAY_ADDRESS, which have the engine at the same path."
 
 
 def distill(
@@ -59,6 +60,7 @@ def distill(
         str | None, Option(help="Source and target in the names of --valid's files: en-de.", metavar="PAIR")
     ] = None,
     workers: Annotated[int | None, Option("--workers", "-j", help=WORKERS_HELP, min=1, max=1024, metavar="N")] = None,
+    ray: Annotated[bool, Option("--ray", help=RAY_HELP)] = False,
     max_batch_tokens: Annotated[
         int, Option(help="Capacity of a batch in tokens.", min=1, metavar="N")
     ] = MAX_BATCH_TOKENS,
@@ -71,16 +73,21 @@ def distill(
     xformc distill engines/teacher mono.en --beam-size 4 --valid data -o distilled
     xformc train student.yaml --data distilled -o runs/student
     xformc distill engines/de-en news.de.gz --back-translation --tag '<BT>' -o backtranslated
+    RAY_ADDRESS=head:6379 xformc distill engines/teacher mono.en --ray -o distilled
     xformc distill engines/gpt prompts.txt --samples 4 --temperature 0.8 -o texts
 
     TEXT is decoded on all cores into DATA/train.jsonl, which `xformc train` and `xformc data` read; each line also has
     the score. It may be stopped or killed at any moment; --resume continues it, and the file is the same to the byte.
     Lines without text and lines that are too long for the engine are dropped and counted.
     """
+    from xformc.trainer.data.in_order import in_order
     from xformc.trainer.data.splits import JSON_LINES, find_validation
     from xformc.trainer.distill.bulk import distill as decode
     from xformc.trainer.distill.decoder import Decoding
+    from xformc.trainer.distill.on_ray import find_ray, on_ray
 
+    if ray:
+        find_ray()  # said before anything is written
     given = {
         "beam_size": beam_size,
         "n_best": n_best,
@@ -105,11 +112,14 @@ def distill(
         files = find_validation(valid, ("txt", JSON_LINES), languages, paired=not continues)
     decoding = Decoding(engine, options, samples, seed, back_translation, tag, max_batch_tokens, device)
     on_gpu = device == "cuda" or (device is None and TRAITS[manifest.target].fixed)
-    processes = workers or (1 if on_gpu else os.cpu_count() or 1)
+    processes = workers or (0 if ray else 1 if on_gpu else os.cpu_count() or 1)
+    spread = partial(on_ray, gpu=on_gpu) if ray else in_order
     with work_bar() as bar:
         task = bar.add_task("decode", total=text_size(text), numbers="")
         report = partial(_show, bar, task, _Speed())
-        done = decode(text, decoding, output, workers=processes, valid=files, resume=resume, report=report)
+        done = decode(
+            text, decoding, output, workers=processes, valid=files, resume=resume, report=report, spread=spread
+        )
     print(f"{output}: {done.rows:,} rows of {done.lines:,} lines, {done.tokens:,} tokens{dropped_text(done.dropped)}")
 
 
