@@ -3,9 +3,11 @@
 It uses only the training form, so it shares nothing with an engine: no step, no cache, no ONNX.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from itertools import pairwise
+from typing import Concatenate, ParamSpec
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,11 @@ from xformc.format.tokens import SPECIAL, SpecialTokens
 
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 """Texts of one source, [batch, positions] -> their logits [batch, positions, vocabulary]."""
+
+Rounds = Generator[NDArray[np.int64], NDArray[np.float32], "Found"]
+"""A search: yields the texts of its next round, each a token longer than those before, and is sent their logits."""
+
+Options = ParamSpec("Options")
 
 
 @dataclass(frozen=True)
@@ -57,8 +64,7 @@ class _Candidate:
     log_probability: np.float32
 
 
-def search(
-    scorer: Scorer,
+def rounds(
     positions: int,
     options: SearchOptions,
     longest: int | None = None,
@@ -67,7 +73,7 @@ def search(
     *,
     phrases: Sequence[Phrase] = (),
     default: Sequence[int] = (),
-) -> Found:
+) -> Rounds:
     """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
     `special` has the tokens that begin and end a hypothesis; `prefix` are the tokens that all of them begin with. One
@@ -87,7 +93,8 @@ def search(
     finished, gaps = 0, list[float]()
     for length in range(1, limit + 1):
         forced = prefix[length - 1] if length <= len(prefix) else None
-        candidates = _expand(scorer, special, beam, options, forced, phrases)
+        logits = yield np.array([(*special.begun, *hypothesis.tokens) for hypothesis in beam], np.int64)
+        candidates = _expand(logits[:, -1], special, beam, options, forced, phrases)
         if forced is not None and length <= len(default):
             candidates = [replace(one, log_probability=np.float32(0)) for one in candidates]
         banks = [_bank(phrases, special, beam, candidate) for candidate in candidates]
@@ -124,6 +131,36 @@ def search(
             break
     gaps += _gaps([np.float32(hypothesis.score) for hypothesis in pool])
     return Found(tuple(pool), tuple(gaps))
+
+
+def _alone(steps: Callable[Options, Rounds]) -> Callable[Concatenate[Scorer, Options], Found]:
+    @wraps(steps)
+    def search(scorer: Scorer, *arguments: Options.args, **named: Options.kwargs) -> Found:
+        (found,) = together([steps(*arguments, **named)], lambda written: [scorer(written[0])])
+        return found
+
+    return search
+
+
+search = _alone(rounds)
+"""One search, all texts of which are scored by a `Scorer`, its first argument; the others are those of `rounds`."""
+
+
+def together(
+    searches: Sequence[Rounds], score_each: Callable[[dict[int, NDArray[np.int64]]], Sequence[NDArray[np.float32]]]
+) -> list[Found]:
+    """Run searches at once. `score_each` is given the texts of a round by the places of their searches, in order."""
+    ended: dict[int, Found] = {}
+    waiting = {place: next(one) for place, one in enumerate(searches)}
+    while waiting:
+        scored, asked = zip(waiting, score_each(waiting), strict=True), {}
+        for place, logits in scored:
+            try:
+                asked[place] = searches[place].send(logits)
+            except StopIteration as end:
+                ended[place] = end.value
+        waiting = asked
+    return [ended[place] for place in range(len(searches))]
 
 
 def _places(options: SearchOptions, finished: int) -> int:
@@ -171,7 +208,7 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _expand(
-    scorer: Scorer,
+    logits: NDArray[np.float32],
     special: SpecialTokens,
     beam: list[_Open],
     options: SearchOptions,
@@ -180,18 +217,18 @@ def _expand(
 ) -> list[_Candidate]:
     """The 2 * width best continuations, best first, and the next best one; or those by the `forced` token.
 
-    Ties go to the earlier hypothesis, then to the smaller token. Tokens that are banned are none.
+    `logits` are those after each text of the beam. Ties go to the earlier hypothesis, then to the smaller token.
+    Tokens that are banned are none.
     """
-    targets = np.array([(*special.begun, *hypothesis.tokens) for hypothesis in beam], np.int64)
-    logits, most = scorer(targets)[:, -1], 2 * options.beam_size + 1
-    scores = log_probabilities(logits)
+    most, scores = 2 * options.beam_size + 1, log_probabilities(logits)
     candidates: list[_Candidate] = []
     for parent, hypothesis in enumerate(beam):
-        changed = scores[parent] if forced is not None else edited(scores[parent], targets[parent].tolist(), options)
+        text = [*special.begun, *hypothesis.tokens]
+        changed = scores[parent] if forced is not None else edited(scores[parent], text, options)
         order = logits[parent] if np.array_equal(changed, scores[parent]) else changed
         best = np.argsort(-order, kind="stable")[:most] if forced is None else [forced]
         if phrases and forced is None:
-            wanted = sorted(next_tokens(phrases, targets[parent].tolist()))
+            wanted = sorted(next_tokens(phrases, text))
             changed[wanted] = scores[parent][wanted]
             others = [token for token in np.argsort(-changed, kind="stable") if token not in wanted]
             best = np.array([*others[: most - 1], *wanted])
@@ -201,6 +238,8 @@ def _expand(
             if changed[token] > -np.inf
         ]
     candidates = sorted(candidates, key=lambda candidate: -candidate.log_probability)
+    if not phrases:
+        return candidates[:most]
     return in_turn(candidates, lambda candidate: _bank(phrases, special, beam, candidate))[:most]
 
 

@@ -182,24 +182,24 @@ class Subject:
         return self.results(feeds)[0]
 
     def scorer(self, source: Row) -> Callable[[Ids], NDArray[np.float32]]:
-        """A function from texts [batch, positions] to the logits of the training form, for this one source.
+        """A function from texts [batch, positions] to the logits of the training form, for this one source."""
+        return lambda written: self.scored([source] * len(written), written)
+
+    def scored(self, sources: Sequence[Row], written: Ids) -> NDArray[np.float32]:
+        """The logits of the training form for texts [batch, positions], each of its source.
 
         Searches with other options ask for many of the same texts, so the last logits are kept.
         """
         inputs, name = self.program.given, str(self.program.written)
-        given = tuple(np.asarray(source[key]).tobytes() for key in inputs)
-
-        def score(written: Ids) -> NDArray[np.float32]:
-            keys = [(given, text.tobytes()) for text in written]
-            if all(key in self._known for key in keys):
-                return np.stack([self._known[key] for key in keys])
-            found = self.logits({**stack(inputs, [source] * len(written)), name: written})
-            if len(self._known) * found[0].size > MOST_KNOWN:
-                self._known.clear()
-            self._known.update(zip(keys, found, strict=True))
-            return found
-
-        return score
+        given = [tuple(np.asarray(source[key]).tobytes() for key in inputs) for source in sources]
+        keys = [(source, text.tobytes()) for source, text in zip(given, written, strict=True)]
+        if all(key in self._known for key in keys):
+            return np.stack([self._known[key] for key in keys])
+        found = self.logits({**stack(inputs, sources), name: written})
+        if len(self._known) * found[0].size > MOST_KNOWN:
+            self._known.clear()
+        self._known.update(zip(keys, found, strict=True))
+        return found
 
     def training_values(self, feeds: Feeds) -> dict[str, Any]:
         """Every value of the training form by name, as numpy arrays."""

@@ -7,13 +7,14 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xformc.compiler.certify.attention_stages import attention_stages
 from xformc.compiler.certify.forward import forward_stage, scores_stages, step_stage
 from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
 from xformc.compiler.certify.reference_edits import EDITED
-from xformc.compiler.certify.reference_search import Found, rescore, search
+from xformc.compiler.certify.reference_search import Found, rescore, rounds, together
 from xformc.compiler.certify.sampling_stages import samples_stage
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
@@ -105,9 +106,8 @@ def _expect(
     program, special = subject.program, subject.special
     special = replace(special, end=tuple(end)) if end else special
     options = replace(short(program.search, width), **changes)
-    found = (
-        search(
-            subject.scorer(source),
+    searches = [
+        rounds(
             source_positions(program, source),
             options,
             program.longest,
@@ -117,8 +117,14 @@ def _expect(
             default=program.prefix,
         )
         for source in sources
-    )
-    return _Expected(sources, options, special, tuple(found))
+    ]
+
+    def score_each(written: dict[int, NDArray[np.int64]]) -> list[NDArray[np.float32]]:
+        owners = [place for place, texts in written.items() for _ in texts]
+        scored = subject.scored([sources[place] for place in owners], np.concatenate([*written.values()]))
+        return np.split(scored, np.cumsum([len(texts) for texts in written.values()])[:-1])
+
+    return _Expected(sources, options, special, tuple(together(searches, score_each)))
 
 
 def _ending(subject: Subject, expected: _Expected) -> _Expected:
