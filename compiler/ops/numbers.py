@@ -20,7 +20,7 @@ from xformc.compiler.graph.rules import (
     types,
 )
 from xformc.compiler.ops.positions import Positions
-from xformc.compiler.ops.relative import Distance
+from xformc.compiler.ops.relative import pair_distance
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,4 @@ def _distance(site: Site, x: Value) -> Value:
 
     Earlier keys have positive distances, later keys negative ones.
     """
-    keys = site.keys(x)
-    if keys.positions not in x.type.names:
-        raise site.refuse(f"{x.type} has no queries at {keys.positions}, the positions of its keys")
-    index = site.emit(Positions(keys.positions), x, name="index")
-    between = site.emit(Distance(keys.positions, keys.name, keys.window), index, name="keys")
-    return site.emit(Number(negated=True), between)
+    return site.emit(Number(negated=True), pair_distance(site, x))

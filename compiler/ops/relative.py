@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import log, log2
+from math import log2
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
@@ -22,12 +22,16 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
+from xformc.compiler.ops.buckets import Buckets, SignedBuckets, require_distances
 from xformc.compiler.ops.elementwise import Add
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.positions import Positions
 
 MAX_DISTANCE = 2**16
 """The largest `max_distance` of buckets."""
+
+MIN_SIGNED = 4
+"""The smallest number of buckets of distances to both sides."""
 
 
 @dataclass(frozen=True)
@@ -45,36 +49,6 @@ class Distance(Op):
     keys: str
     window: int | None = None
     newest: bool = False
-
-
-@dataclass(frozen=True)
-class Buckets(Op):
-    """The bucket of each distance (Raffel et al. 2020, section 2.1); int64, with the same axes.
-
-    If `bidirectional`, half of the `count` buckets are for later keys; otherwise later keys are in bucket 0. The first
-    half of the buckets of a side hold one distance each; the others grow by a constant factor up to `max_distance`, and
-    the last holds all larger distances.
-    """
-
-    kind: ClassVar[str] = "buckets"
-    count: int
-    max_distance: int
-    bidirectional: bool
-
-    def table(self) -> list[int]:
-        """The bucket of each distance from -max_distance to max_distance."""
-        later = self.count // 2 if self.bidirectional else 0
-        before = [self._bucket(distance) for distance in range(self.max_distance, 0, -1)]
-        after = [later + bucket for bucket in reversed(before)] if self.bidirectional else [0] * len(before)
-        return [*before, 0, *after]
-
-    def _bucket(self, distance: int) -> int:
-        side = self.count // 2 if self.bidirectional else self.count
-        exact = side // 2
-        if distance < exact:
-            return distance
-        part = log(distance / exact) / log(self.max_distance / exact)
-        return min(side - 1, exact + int(part * (side - exact) + 1e-9))
 
 
 @dataclass(frozen=True)
@@ -109,19 +83,9 @@ def _distance_types(op: Distance, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return (Type("int64", (*index.axes, Axis(op.keys, None if op.newest else queries.size))),)
 
 
-def _check(distance: Type) -> None:
-    require(distance.dtype == "int64", f"needs int64 distances, found {distance}")
-
-
-@types.rule(Buckets)
-def _buckets_types(op: Buckets, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
-    _check(inputs[0])
-    return inputs
-
-
 @types.rule(Slopes)
 def _slopes_types(op: Slopes, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
-    _check(inputs[0])
+    require_distances(inputs[0])
     return (Type("float32", (Axis(op.heads, op.count), *inputs[0].axes)),)
 
 
@@ -130,9 +94,8 @@ def _distance_mixes(op: Distance, node: Node) -> frozenset[str]:
     return frozenset({op.queries})
 
 
-for _op in (Buckets, Slopes):
-    mixes.rule(_op)(mixes_nothing)
-for _op in (Distance, Buckets, Slopes):
+mixes.rule(Slopes)(mixes_nothing)
+for _op in (Distance, Slopes):
     cost.rule(_op)(per_result(1))
 
 
@@ -163,24 +126,6 @@ def _distance_onnx(op: Distance, node: Node, onnx: OnnxEmitter, inputs: tuple[st
     if op.window is not None:
         first = onnx.op("Max", first, 1 - op.window)
     return (onnx.op("Unsqueeze", onnx.op("Range", first, 1, 1), [0]),)
-
-
-@to_torch.rule(Buckets)
-def _buckets_torch(op: Buckets, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
-    values, farthest = op.table(), op.max_distance
-
-    def apply(distance: Any) -> Any:
-        buckets = torch.torch.tensor(values, device=distance.device)
-        return buckets[distance.clamp(-farthest, farthest) + farthest]
-
-    return apply
-
-
-@to_onnx.rule(Buckets)
-def _buckets_onnx(op: Buckets, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    farthest = op.max_distance
-    place = onnx.op("Add", onnx.op("Clip", *inputs, -farthest, farthest), farthest)
-    return (onnx.op("Gather", op.table(), place, axis=0),)
 
 
 @to_torch.rule(Slopes)
@@ -217,6 +162,33 @@ def _relative_bias(
     rows = site.parameter("weight", (buckets, heads), Initial("normal", (heads.size or 1) ** -0.5))
     bias = site.emit(Embedding(), site.emit(op, distance, name="buckets"), rows, name="bias")
     return site.emit(Add(), x, bias, name="sum")
+
+
+@primitive("distance_buckets", on=None, buckets="axis", max_distance=optional("number"))
+def _distance_buckets(site: Site, x: Value, buckets: Axis, max_distance: float | None = None) -> Value:
+    """For scores over keys, the bucket of the distance of each query from each key, an index for `take`.
+
+    The middle bucket holds distance 0, those of earlier keys follow, those of later keys precede. Half of the buckets,
+    around the middle, hold one distance each; the others hold more and more, up to `max_distance` (default: all
+    buckets hold one distance each). The buckets at both ends hold all larger distances.
+    """
+    count, exact = buckets.size or 0, (buckets.size or 0) // 4
+    if count < MIN_SIGNED or count % 2:
+        raise site.refuse_number("buckets", count, f"distances need an even number of buckets, at least {MIN_SIGNED}")
+    if max_distance is not None and (max_distance != int(max_distance) or not exact + 1 < max_distance <= MAX_DISTANCE):
+        bounds = f"a whole number of positions, more than {exact + 1} and at most {MAX_DISTANCE:,}"
+        raise site.refuse_number("max_distance", max_distance, f"max_distance must be {bounds}")
+    op = SignedBuckets(count, None if max_distance is None else int(max_distance))
+    return site.emit(op, pair_distance(site, x))
+
+
+def pair_distance(site: Site, x: Value) -> Value:
+    """The position of each key of scores minus that of each query: int64 [positions, keys]."""
+    keys = site.keys(x)
+    if keys.positions not in x.type.names:
+        raise site.refuse(f"{x.type} has no queries at {keys.positions}, the positions of its keys")
+    index = site.emit(Positions(keys.positions), x, name="index")
+    return site.emit(Distance(keys.positions, keys.name, keys.window), index, name="keys")
 
 
 def _buckets(site: Site, buckets: Axis, max_distance: float, bidirectional: bool) -> Buckets:

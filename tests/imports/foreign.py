@@ -83,6 +83,7 @@ BERT = {
     "vocab_size": 20,
     "max_position_embeddings": 16,
 }
+DEBERTA = {**BERT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False}
 ROBERTA = {**BERT, "model_type": "roberta", "architectures": ["RobertaForMaskedLM"]}
 VIT = {
     "model_type": "vit",
@@ -108,6 +109,15 @@ FAMILIES = {
         "max_position_embeddings": 16,
     },
     "electra": {**BERT, "model_type": "electra", "architectures": ["ElectraModel"], "embedding_size": 8},
+    "deberta": {**DEBERTA, "model_type": "deberta", "architectures": ["DebertaForMaskedLM"]},
+    "deberta-v2": {
+        **DEBERTA,
+        "model_type": "deberta-v2",
+        "architectures": ["DebertaV2ForTokenClassification"],
+        "position_buckets": 4,
+        "share_att_key": True,
+        "norm_rel_ebd": "layer_norm",
+    },
     "roberta": ROBERTA,
     "xlm-roberta": {**ROBERTA, "model_type": "xlm-roberta", "architectures": ["XLMRobertaForSequenceClassification"]},
     "bloom": BLOOM,

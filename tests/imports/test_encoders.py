@@ -10,6 +10,7 @@ import torch
 from command_line import CommandLine, mistake
 from safetensors.numpy import load_file
 
+from tests.imports.foreign import FAMILIES as FOREIGN
 from tests.imports.foreign import write_config, write_foreign
 from tests.imports.test_tokenizers import TEXTS
 from xformc.runtime.engine import load
@@ -28,12 +29,38 @@ SIZES = {
     "initializer_range": 0.3,
 }
 DISTILLED = {"dim": 16, "n_layers": 1, "n_heads": 2, "hidden_dim": 24, "vocab_size": 60, "initializer_range": 0.3}
+DISENTANGLED = {
+    **SIZES,
+    "relative_attention": True,
+    "pos_att_type": "p2c|c2p",
+    "position_buckets": 8,
+    "position_biased_input": False,
+    "norm_rel_ebd": "layer_norm",
+    "share_att_key": True,
+}
 FAMILIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "Bert": (SIZES, ("Model", "ForMaskedLM", "ForTokenClassification", "ForSequenceClassification")),
     "Roberta": (SIZES, ("ForMaskedLM", "ForSequenceClassification")),
     "XLMRoberta": (SIZES, ("ForTokenClassification",)),
     "DistilBert": (DISTILLED, ("Model", "ForMaskedLM", "ForTokenClassification", "ForSequenceClassification")),
+    "DebertaV2": (DISENTANGLED, ("Model", "ForMaskedLM", "ForTokenClassification", "ForSequenceClassification")),
+    "Deberta": (DISENTANGLED, ("ForMaskedLM", "ForSequenceClassification")),
     "Electra": ({**SIZES, "embedding_size": 16}, ("Model", "ForTokenClassification", "ForSequenceClassification")),
+}
+PREFIXES = {"DebertaV2": "deberta"}
+VARIANTS: dict[str, dict[str, Any]] = {
+    "DebertaForSequenceClassification": {"share_att_key": False, "position_buckets": -1, "norm_rel_ebd": "none"},
+    "DebertaForMaskedLM": {"share_att_key": False, "position_buckets": -1, "norm_rel_ebd": "none", "legacy": False},
+    "DebertaV2ForMaskedLM": {"share_att_key": False, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 2},
+    "DebertaV2ForTokenClassification": {
+        "position_buckets": -1,
+        "max_relative_positions": 9,
+        "position_biased_input": True,
+        "conv_kernel_size": 3,
+        "conv_act": "gelu",
+        "norm_rel_ebd": "none",
+        "num_hidden_layers": 2,
+    },
 }
 LABELS = {0: "bad", 1: "so so", 2: "good"}
 
@@ -56,7 +83,7 @@ def save(folder: Path, family: str, head: str, **more: Any) -> Path:
 )
 @pytest.mark.filterwarnings("ignore")
 def test_an_encoder_comes_and_goes(xformc: CommandLine, tmp_path: Path, family: str, head: str) -> None:
-    folder = save(tmp_path / "model", family, head)
+    folder = save(tmp_path / "model", family, head, **VARIANTS.get(family + head, {}))
     run, back = tmp_path / "run", tmp_path / "back"
     result = xformc("import", folder, "-o", run, "--replay")
     assert result.code == 0, result.err
@@ -64,9 +91,10 @@ def test_an_encoder_comes_and_goes(xformc: CommandLine, tmp_path: Path, family: 
     assert result.code == 0, result.err
     before, after = (load_file(path / "model.safetensors") for path in (folder, back))
     config, again = (json.loads((path / "config.json").read_text()) for path in (folder, back))
-    prefix = "" if head != "Model" else f"{'electra' if family == 'Electra' else family.lower()}."
+    prefix = "" if head != "Model" else f"{PREFIXES.get(family, family.lower())}."
     rounded = ("position_embeddings.weight", "token_type_embeddings.weight")  # the rows that nothing uses are 0
-    same = [name for name in before if not name.endswith(rounded) and "pooler" not in name]
+    renamed = ("pooler.", "lm_predictions.")  # not read, and another name of the same head
+    same = [name for name in before if not name.endswith(rounded) and not name.startswith(renamed)]
     assert len(same) > 15 and all(np.array_equal(before[name], after[prefix + name]) for name in same)
     assert again["architectures"] == config["architectures"]
     if "Classification" in head:
@@ -127,6 +155,7 @@ def test_sentences_have_the_vectors_of_the_origin(xformc: CommandLine, tmp_path:
 
 
 BERT = {**SIZES, "model_type": "bert", "architectures": ["BertModel"]}
+DEBERTA = {**FOREIGN["deberta-v2"], "max_relative_positions": -1, "conv_kernel_size": 0, "type_vocab_size": 0}
 VALUES = [None, True, -1, 0, 2**70, 1e300, float("nan"), "", "x" * 1000, [], {}, [1, [2]], {"a": {"b": 3}}, 0.5]
 
 
@@ -135,6 +164,7 @@ VALUES = [None, True, -1, 0, 2**70, 1e300, float("nan"), "", "x" * 1000, [], {},
     [
         ({"position_embedding_type": "relative_key"}, "position_embedding_type: relative_key must be 'absolute'"),
         ({"architectures": ["BertForQuestionAnswering"]}, "architectures.0: BertForQuestionAnswering must be "),
+        ({"model_type": "deberta-v2", "pos_att_type": ["c2p", "p2p"]}, "pos_att_type: c2p|p2p must be "),
         ({"is_decoder": True, "hidden_act": "mish"}, "hidden_act: mish must be "),
         (
             {"architectures": ["BertForTokenClassification"], "id2label": {"0": "a", "7": "b"}},
@@ -153,13 +183,14 @@ def test_what_an_encoder_asks_and_a_table_lacks_is_named(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_mutated_encoder_ends_in_one_error_or_an_import(xformc: CommandLine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("config", [BERT, DEBERTA], ids=["bert", "deberta"])
+def test_a_mutated_encoder_ends_in_one_error_or_an_import(xformc: CommandLine, tmp_path: Path, config: dict) -> None:
     draw, folder = np.random.default_rng(1), tmp_path / "model"
-    write_foreign(folder, BERT)
-    keys = [*BERT, "architectures", "id2label", "num_labels", "sentence", "pad_token_id"]
+    write_foreign(folder, config)
+    keys = [*config, "architectures", "id2label", "num_labels", "sentence", "pad_token_id"]
     for turn in range(12):
         changed = {str(draw.choice(keys)): VALUES[int(draw.integers(len(VALUES)))] for _ in range(1 + turn % 3)}
-        write_config(folder, {**BERT, **changed})
+        write_config(folder, {**config, **changed})
         out = tmp_path / f"run{turn}"
         result = xformc("import", folder, "-o", out)
         assert out.is_dir() if result.code == 0 else mistake(result), changed

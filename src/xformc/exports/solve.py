@@ -106,6 +106,10 @@ def _agreement(found: Solution, part: Tree) -> tuple[int, int]:
             right += 1
         else:
             wrong += 1
+    tie, own = part.get("tie"), found.spec.tree.get("tie")
+    groups = [] if own is None else [group.plain() for group in own.items]
+    for group in () if tie is None else tie.items:
+        right, wrong = (right + 1, wrong) if group.plain() in groups else (right, wrong + 1)
     return -wrong, right
 
 

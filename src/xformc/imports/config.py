@@ -200,11 +200,21 @@ def _renamed(family: Family, values: Mapping[str, Scalar]) -> tuple[dict[str, Sc
     """The values under the table's names of their keys, and a line for each key that has two values."""
     found: dict[str, Scalar] = {}
     problems: list[str] = []
-    for key, value in values.items():
+    for key, value in _joined(family, values).items():
         name = family.renamed.get(key, key)
         if value is not None and found.setdefault(name, value) != value:
             problems.append(f"{key}: {json.dumps(value)[:60]} differs from {name}")
     return found, problems
+
+
+def _joined(family: Family, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """The values, with the lists that the table joins as one text each."""
+    found = dict(values)
+    for key, between in family.joined.items():
+        items = [name for name in values if name.rpartition(".")[0] == key and name.rpartition(".")[2].isdecimal()]
+        if items:
+            found[key] = between.join(str(found.pop(name)) for name in items)
+    return found
 
 
 def _unset(family: Family, config: Config) -> list[str]:

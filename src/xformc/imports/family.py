@@ -13,9 +13,9 @@ from xformc.errors import UserError
 FAMILIES = Path(__file__).resolve().parent / "families"
 MAX_LIKE = 4
 
-_MAPPINGS = ("renamed", "defaults", "cases", "series", "spec", "weights")
+_MAPPINGS = ("renamed", "joined", "defaults", "cases", "series", "spec", "weights")
 _LISTS = ("architectures", "outside", "ignored", "surplus")
-_PART = ("spec", "weights", "surplus", "ignored")
+_PART = ("spec", "tie", "weights", "surplus", "ignored")
 ROW_KEYS = ("from", "transposed", "axes", "part", "of", "each", "rows", "plus", "shape")
 
 
@@ -24,6 +24,7 @@ class Family:
     """A table. `cases` says for a key of the config what each value adds to `spec`, `weights` and the lists.
 
     outside: the names of weights, with `*` for any, that an export writes without the prefix.
+    joined: the texts between the items of lists of the config that are read as one text.
     series: the items of a list of the config, which follow each other again and again.
     """
 
@@ -32,6 +33,7 @@ class Family:
     prefix: str
     outside: tuple[str, ...]
     renamed: Mapping[str, str]
+    joined: Mapping[str, str]
     defaults: Mapping[str, Tree]
     cases: Mapping[str, Mapping[str, Tree]]
     series: Mapping[str, tuple[str, ...]]
@@ -49,7 +51,7 @@ class Family:
         spec = part.get("spec")
         return replace(
             self,
-            spec=self.spec if spec is None else merge(self.spec, spec),
+            spec=_with_ties(self.spec if spec is None else merge(self.spec, spec), part),
             weights={**self.weights, **_trees(part, "weights")},
             surplus=(*self.surplus, *_words(part, "surplus")),
             ignored=(*self.ignored, *_words(part, "ignored")),
@@ -82,6 +84,7 @@ def load_family(path: Path) -> Family:
         prefix=_prefix(tree),
         outside=_words(tree, "outside"),
         renamed={key: item.word for key, item in _trees(tree, "renamed").items()},
+        joined={key: item.word for key, item in _trees(tree, "joined").items()},
         defaults=_trees(tree, "defaults"),
         cases={
             key: {value: entry.tree for value, entry in item.entries.items()}
@@ -116,6 +119,15 @@ def _joined(key: str, base: Tree, over: Tree) -> Tree:
     if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
         return over
     return Tree({**base.value, **over.value}, over.span)
+
+
+def _with_ties(spec: Tree, part: Tree) -> Tree:
+    """The spec with the groups of `tie` of a case, after its own."""
+    tie, own = part.get("tie"), spec.get("tie")
+    if tie is None:
+        return spec
+    groups = Tree((*(() if own is None else own.items), *tie.items), tie.span)
+    return merge(spec, Tree({"tie": Entry(tie.span, groups)}, tie.span))
 
 
 def _mistakes(tree: Tree) -> list[Problem]:
@@ -159,6 +171,8 @@ def _wrong_kinds(tree: Tree) -> list[Problem]:
         value = entry.tree
         if key in _MAPPINGS and not isinstance(value.value, dict):
             problems.append(Problem(value.span, f"'{key}' must be a mapping, found {value.described()}"))
+        if key == "tie" and not isinstance(value.value, tuple):
+            problems.append(Problem(value.span, f"'tie' must be a list of groups, found {value.described()}"))
         if key in _LISTS and not (isinstance(value.value, tuple) and all(item.word for item in value.items)):
             problems.append(Problem(value.span, f"'{key}' must be a list of names, found {value.described()}"))
         if key == "prefix" and not isinstance(value.value, str):

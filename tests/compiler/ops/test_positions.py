@@ -14,9 +14,10 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.ops.buckets import Buckets, SignedBuckets
 from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.positions import Positions, Sinusoid
-from xformc.compiler.ops.relative import Buckets, Distance, Slopes
+from xformc.compiler.ops.relative import Distance, Slopes
 from xformc.compiler.ops.rotary import Rotate
 from xformc.compiler.spec import SpecError
 
@@ -33,6 +34,8 @@ CASES = {
     "distance": Case(Distance("t", "s"), (("t",),), dtypes=INTEGERS),
     "buckets": Case(Buckets(8, 9, bidirectional=True), (("t", "u"),), dtypes=INTEGERS),
     "buckets before": Case(Buckets(6, 9, bidirectional=False), (("t", "u"),), dtypes=INTEGERS),
+    "signed buckets": Case(SignedBuckets(8, 9), (("t", "u"),), dtypes=INTEGERS),
+    "signed buckets of one distance": Case(SignedBuckets(4), (("t", "u"),), dtypes=INTEGERS),
     "slopes": Case(Slopes("h", 3), (("t", "u"),), dtypes=INTEGERS),
 }
 
@@ -113,6 +116,15 @@ def test_buckets_are_exact_and_then_grow() -> None:
     assert [table[n] for n in (1, 7, 8, 16, 32, 64, 127, 128)] == [17, 23, 24, 26, 28, 30, 31, 31]
     before = Buckets(32, 128, bidirectional=False).table()
     assert before[128:] == [0] * 129 and before[:2] == [31, 31] and before[127 - 15] == 16
+
+
+def test_signed_buckets_are_those_of_the_published_code() -> None:
+    made = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2").make_log_bucket_position
+    for buckets, farthest in ((256, 512), (32, 128), (5, 64)):
+        distance = torch.arange(farthest, -farthest - 1, -1)
+        expected = (made(distance, buckets, farthest) + buckets).long().clamp(0, 2 * buckets - 1)
+        assert SignedBuckets(2 * buckets, farthest).table() == expected.tolist()
+    assert SignedBuckets(6).table() == [5, 5, 4, 3, 2, 1, 0]
 
 
 ATTEND = """{{query: {{linear: {{from: x, to: [heads, d_k]}}}}, key: {{linear: {{from: x, to: [heads, d_k]}}}},
