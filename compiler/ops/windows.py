@@ -13,7 +13,8 @@ MAX_REACH = 2**16
 """The maximum number of positions that a window may see besides its own."""
 
 Ends = Literal["same", "none", "end", "causal"]
-"""Where windows lie: around each position, only where they are whole, from each position on, or up to it."""
+"""Where windows lie: around each position (of an even width, with one more before it), only where they are whole, from
+each position on, or up to it."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +54,6 @@ def make_windows(site: Site, axes: tuple[Axis, ...], wanted: Wanted) -> Windows:
     reaches = [(size - 1) * apart for size, apart in zip(width, dilation, strict=True)]
     if max(reaches) > MAX_REACH:
         raise site.refuse(f"it would see {max(reaches):,} positions besides its own; the limit is {MAX_REACH:,}")
-    if wanted.ends == "same" and any(size % 2 == 0 for size in width):
-        even = next(size for size in width if size % 2 == 0)
-        raise site.refuse_number("width", even, "the width of a centered window must be odd")
     ends = [_ends(wanted.ends, axis, reach, site) for axis, reach in zip(axes, reaches, strict=True)]
     before, after, lost = zip(*ends, strict=True)
     names = wanted.names or (None,) * len(axes)
@@ -71,7 +69,7 @@ def _ends(ends: Ends, axis: Axis, reach: int, site: Site) -> tuple[int, int, int
     if ends == "causal":
         return (reach, 0, 0) if site.holds_positions(axis.name) else (reach // 2, reach - reach // 2, 0)
     if ends == "same":
-        return reach // 2, reach // 2, 0
+        return reach - reach // 2, reach // 2, 0
     if ends == "end" or axis.size is None:
         return 0, reach, 0 if ends == "end" else reach
     if reach >= axis.size:

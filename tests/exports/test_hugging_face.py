@@ -14,7 +14,7 @@ from safetensors.torch import load_file as load_tensors
 from small_specs import small_text
 from tiny_engine import train_tokenizer
 
-from tests.imports.foreign import FAMILIES, GPT2, LLAMA, write_foreign
+from tests.imports.foreign import FAMILIES, GPT2, LLAMA, ROUNDED, write_foreign
 from tests.imports.test_tokenizers import TEXTS, train_piece_model, write_byte_pairs, write_marian
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.spec import load_spec
@@ -51,7 +51,7 @@ def test_an_export_of_an_import_is_its_origin(xformc: CommandLine, tmp_path: Pat
     assert found.keys() == before.keys()
     for key, array in before.items():  # gains that are stored as their difference from 1 are rounded
         own = found[key].ravel()[: array.size]  # without the token types that no text has
-        np.testing.assert_allclose(own, array.ravel(), rtol=0, atol=1e-6 if name.startswith("gemma") else 0)
+        np.testing.assert_allclose(own, array.ravel(), rtol=0, atol=1e-6 if name.startswith(ROUNDED) else 0)
     done(xformc, "import", tmp_path / "back", "-o", tmp_path / "again")
     one, two = (load_file(tmp_path / folder / "weights.safetensors") for folder in ("run", "again"))
     assert all(np.array_equal(array, two[key]) for key, array in one.items()) and one.keys() == two.keys()

@@ -11,7 +11,7 @@ from xformc.compiler.spec.tree import write_yaml
 from xformc.compiler.weight_files import graph_shapes
 from xformc.imports.config import read_config, resolve
 from xformc.imports.family import find_family
-from xformc.imports.weights import family_row
+from xformc.imports.weights import family_row, lengths_of
 
 GPT2 = {
     "model_type": "gpt2",
@@ -85,6 +85,19 @@ BERT = {
 }
 DEBERTA = {**BERT, "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_biased_input": False}
 ROBERTA = {**BERT, "model_type": "roberta", "architectures": ["RobertaForMaskedLM"]}
+WAV2VEC2 = {
+    "model_type": "wav2vec2",
+    "architectures": ["Wav2Vec2ForCTC"],
+    "num_hidden_layers": 1,
+    "hidden_size": 8,
+    "intermediate_size": 12,
+    "num_attention_heads": 2,
+    "conv_dim": [6] * 7,
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+    "vocab_size": 20,
+    "pad_token_id": 0,
+}
 VIT = {
     "model_type": "vit",
     "architectures": ["ViTForImageClassification"],
@@ -148,6 +161,7 @@ FAMILIES = {
         "vocab_size": 20,
     },
     "rwkv": {"model_type": "rwkv", "num_hidden_layers": 2, "hidden_size": 8, "eos_token_id": 2, "vocab_size": 20},
+    "wav2vec2": WAV2VEC2,
     "whisper": {
         **{key: value for key, value in MARIAN.items() if key != "pad_token_id"},
         "model_type": "whisper",
@@ -161,6 +175,10 @@ FAMILIES = {
     "deit": {**VIT, "model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"]},
 }
 """A small config of each shipped family."""
+
+
+ROUNDED = ("gemma", "wav2vec2")
+"""Families with gains that are stored as their difference from 1, and weights as lengths and directions."""
 
 
 def write_config(folder: Path, config: dict) -> Path:
@@ -184,7 +202,8 @@ def write_foreign(folder: Path, config: dict) -> dict[str, np.ndarray]:
     for path, array in ours.items():
         row = family_row(family, filled, path, ())
         assert row is not None, path
-        flat = array if len(row.axes or ()) > 2 else array.reshape(_merged(path, array))
+        whole = len(row.axes or ()) > 2 or row.gain is not None
+        flat = array if whole else array.reshape(_merged(path, array))
         place = row.part if row.rows is None else row.rows[0]
         pieces = parts.setdefault(row.source, {})
         pieces[place] = (flat - np.float32(row.plus)).reshape(row.each, -1, *flat.shape[1:])
@@ -195,7 +214,13 @@ def write_foreign(folder: Path, config: dict) -> dict[str, np.ndarray]:
         orders[row.source] = row.axes
     theirs = {name: np.concatenate([found[part] for part in sorted(found)], 1) for name, found in parts.items()}
     merged = {name: array.reshape(-1, *array.shape[2:]) for name, array in theirs.items()}
-    save(folder, {name: one.transpose(np.argsort(orders[name] or range(one.ndim))) for name, one in merged.items()})
+    stored = {name: one.transpose(np.argsort(orders[name] or range(one.ndim))) for name, one in merged.items()}
+    for row in filter(None, (family_row(family, filled, path, ()) for path in ours)):
+        if row.first:
+            stored[row.source] = stored[row.source][np.argsort(row.order(len(stored[row.source])))]
+        if row.gain is not None:
+            stored[row.gain] = lengths_of(stored[row.source], row.gain_axis)
+    save(folder, stored)
     return ours
 
 

@@ -10,7 +10,7 @@ from command_line import CommandLine, listing, mistake
 from safetensors.numpy import load_file
 from safetensors.torch import save_file as save_tensors
 
-from tests.imports.foreign import FAMILIES, GPT2, LLAMA, save, write_config, write_foreign
+from tests.imports.foreign import FAMILIES, GPT2, LLAMA, ROUNDED, save, write_config, write_foreign
 from xformc.compiler.spec import load_spec
 from xformc.imports.family import shipped_families
 
@@ -52,7 +52,7 @@ def test_an_import_has_every_weight_under_its_path(xformc: CommandLine, tmp_path
     assert found.keys() == ours.keys()
     for path, array in ours.items():
         np.testing.assert_allclose(
-            found[path], array, rtol=0, atol=1e-6 if config["model_type"].startswith("gemma") else 0
+            found[path], array, rtol=0, atol=1e-6 if config["model_type"].startswith(ROUNDED) else 0
         )
     assert len((tmp_path / "run" / "spec.yaml").read_text().splitlines()) < 80
     assert xformc("check", tmp_path / "run").code == 0
@@ -228,7 +228,7 @@ def test_a_wrong_table_is_a_mistake_with_its_place(
 VALUES = [None, True, -1, 0, 2**70, 1e300, float("nan"), "", "x" * 1000, [], {}, [1, [2]], {"a": {"b": 3}}, 0.5]
 
 
-@pytest.mark.parametrize("config", [GPT2, LLAMA], ids=["gpt2", "llama"])
+@pytest.mark.parametrize("config", [GPT2, LLAMA, FAMILIES["wav2vec2"]], ids=["gpt2", "llama", "wav2vec2"])
 def test_a_mutated_config_ends_in_one_error_or_an_import(xformc: CommandLine, tmp_path: Path, config: dict) -> None:
     draw = np.random.default_rng(0)
     write_foreign(tmp_path / "model", config)

@@ -1,6 +1,7 @@
 """Small random speech models of transformers give the same logits and texts after an import, and after an export."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,85 @@ def test_whisper_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Pa
             assert tokens == own[: own.index(50) + 1 if 50 in own else None], (beams, prefix, index)
             seen.update(tokens)
     assert len(seen) > 8
+
+
+WAV2VEC2 = {
+    "vocab_size": 12,
+    "hidden_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "conv_dim": [8] * 7,
+    "num_conv_pos_embeddings": 6,
+    "num_conv_pos_embedding_groups": 2,
+    "initializer_range": 0.3,
+}
+STABLE = {"feat_extract_norm": "layer", "do_stable_layer_norm": True, "conv_bias": True, "num_conv_pos_embeddings": 5}
+LETTERS = {
+    "a": 0,
+    "b": 1,
+    "c": 2,
+    "|": 3,
+    "d": 4,
+    "[UNK]": 5,
+    "[PAD]": 6,
+    "e": 7,
+    "<s>": 8,
+    "</s>": 9,
+    "'": 10,
+    "f": 11,
+}
+
+
+def save_wav2vec2(folder: Path, **more: Any) -> Any:
+    """A random model whose biases and gains are random, too, with a vocabulary whose blank is not the first token."""
+    torch.manual_seed(0)
+    ids = {"pad_token_id": 6, "bos_token_id": 8, "eos_token_id": 9}
+    model = transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**{**WAV2VEC2, **ids, **more}))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+        model.lm_head.bias.zero_()
+    model.save_pretrained(folder)
+    names = {"unk_token": "[UNK]", "pad_token": "[PAD]", "bos_token": "<s>", "eos_token": "</s>"}
+    (folder / "vocab.json").write_text(json.dumps(LETTERS))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "Wav2Vec2CTCTokenizer", **names}))
+    transformers.Wav2Vec2FeatureExtractor(do_normalize=not more).save_pretrained(folder)
+    return model.eval()
+
+
+@pytest.mark.processor
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("more", [{}, STABLE], ids=["base", "stable"])
+def test_wav2vec2_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Path, more: dict[str, Any]) -> None:
+    folder, run, back = tmp_path / "model", tmp_path / "run", tmp_path / "back"
+    origin = save_wav2vec2(folder, **more)
+    for command in (
+        ("import", folder, "-o", run, "--replay"),
+        ("export", "hf", run, "-o", back, "--replay"),
+        ("build", run, "-o", tmp_path / "engine", "--target", "native" if more else "portable"),
+    ):
+        result = xformc(*command)
+        assert result.code == 0, result.err
+    again = transformers.Wav2Vec2ForCTC.from_pretrained(back).eval()
+    reader = transformers.Wav2Vec2FeatureExtractor.from_pretrained(folder)
+    spellers = [transformers.Wav2Vec2CTCTokenizer.from_pretrained(path) for path in (folder, back)]
+    engine, draw, texts = load(tmp_path / "engine", threads=1), np.random.default_rng(0), set()
+    lengths = (1600, 4321, 7999)
+    turns = [np.repeat(draw.exponential(1.0, 40), 200)[:length] for length in lengths]  # tones of 200 samples each
+    sounds = [(np.sin(np.cumsum(turn)) * turn).astype(np.float32) for turn in turns]
+    batch = {"wave": np.zeros((3, max(lengths), 1), np.float32), "wave_lengths": np.array(lengths)}
+    for row, sound in enumerate(sounds):
+        batch["wave"][row, : len(sound), 0] = sound
+    for sound, one in zip(sounds, engine.predict(batch), strict=True):
+        given = reader(sound, sampling_rate=16000, return_tensors="pt").input_values
+        with torch.no_grad():
+            wanted = [
+                re.sub("<s>|</s>|\\[UNK\\]", "", speller.decode(model(given).logits.argmax(-1)[0])).split()
+                for model, speller in zip((origin, again), spellers, strict=True)
+            ]
+        found = one.results["text"].text
+        assert found is not None and [found.split()] * 2 == wanted
+        texts.add(found)
+    assert len(texts) == 3 and len(set("".join(texts))) > 1

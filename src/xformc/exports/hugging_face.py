@@ -19,18 +19,25 @@ from xformc.exports.tensors import foreign_tensors
 from xformc.exports.tokenizers import SETTINGS, write_tokenizer
 from xformc.files import atomic_directory
 from xformc.format.names import SPEC
+from xformc.imports.characters import CTC
 from xformc.imports.checkpoint import SINGLE
 from xformc.imports.config import CONFIG, GENERATION, WRITTEN_WITH, Config, resolve
 from xformc.imports.family import Family, find_family, load_family, shipped_families
 from xformc.imports.images import IMAGES, preprocessor_of
 from xformc.imports.replay import Replay, replay
 from xformc.imports.sentences import PREFIX, modules_of
+from xformc.imports.sounds import SOUND, extractor_of
+from xformc.imports.weights import label_order
 from xformc.trainer.checkpoint import writing
 from xformc.trainer.run import check_free
 from xformc.trainer.tensors import write_tensors
 
 Format = Literal["float32", "float16", "bfloat16"]
 FORMATS: Mapping[Format, torch.dtype] = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+BESIDE = (PREFIX, IMAGES, SOUND, CTC)
+"""The beginnings of keys that stand in other files than config.json."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,7 @@ def export_hugging_face(
         _write_json(part / CONFIG, config)
         sizes = source.spec.sizes
         beside = modules_of(match.values, int(sizes.get("d_model", 0)))
-        beside |= preprocessor_of(match.values, int(sizes.get("height", 0)))
+        beside |= preprocessor_of(match.values, int(sizes.get("height", 0))) | extractor_of(match.values)
         for name, content in beside.items():
             (part / name).parent.mkdir(exist_ok=True)
             _write_json(part / name, content)
@@ -94,14 +101,15 @@ def export_hugging_face(
             _write_json(part / GENERATION, generation)
         write_tensors(part / SINGLE, stored, {"format": "pt"})
         files, notes = write_tokenizer(source, part, match.family.name)
-        compared = _replayed(part, source) if compare else None
+        compared = _replayed(part, source, match) if compare else None
     said = (*notes, *_search_notes(source.spec, match.spec, tokenized=SETTINGS in files))
     return Export(match.family.name, sum(tensor.numel() for tensor in stored.values()), files, said, compared)
 
 
-def _replayed(folder: Path, source: Source) -> Replay:
+def _replayed(folder: Path, source: Source, match: Match) -> Replay:
     """The comparison of transformers with the model. Raises: UserError if the logits differ."""
-    found = replay(folder, source.spec, source.arrays)
+    order = label_order(match.family, match.config, {path: array.shape for path, array in source.arrays.items()})
+    found = replay(folder, source.spec, source.arrays, order)
     if not found.passed:
         raise UserError(f"transformers does not compute this model's logits: {found.line()}", place=str(source.folder))
     return found
@@ -172,7 +180,7 @@ def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str,
         how = {key: value for key, value in values.items() if key.partition(".")[0] in WRITTEN_WITH}
     ids = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
     kept = {key: value for key, value in values.items() if key not in how or key.partition(".")[0] in ids}
-    kept = {key: value for key, value in kept.items() if not key.startswith((PREFIX, IMAGES))}
+    kept = {key: value for key, value in kept.items() if not key.startswith(BESIDE)}
     return {**head, **_nested(kept)}, _nested(how)
 
 

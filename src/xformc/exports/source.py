@@ -47,7 +47,7 @@ def _engine(folder: Path) -> Source:
         hint = "export the run that it was built from"
         raise UserError(f"the engine's weights are rounded to {manifest.precision}", place=str(folder), hint=hint)
     spec = load_spec(folder / SPEC)
-    files = {name: folder / item.tokenizer for name, item in manifest.inputs.items() if item.tokenizer}
+    files = {name: folder / file for name, file in manifest.tokenizers.items()}
     labels = {name: tuple(item.labels) for name, item in manifest.results.items() if item.labels}
     return Source(folder, spec, engine_parameters(spec.graph(), folder / MODEL), files, labels)
 

@@ -11,7 +11,7 @@ from xformc.errors import UserError
 from xformc.exports.source import Array
 from xformc.imports.config import Config
 from xformc.imports.family import Family
-from xformc.imports.weights import Row, family_row
+from xformc.imports.weights import Row, family_row, lengths_of
 
 
 def foreign_tensors(family: Family, config: Config, graph: Graph, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -29,7 +29,10 @@ def foreign_tensors(family: Family, config: Config, graph: Graph, arrays: Mappin
         assert row is not None
         piece = arrays[path] if len(row.axes or ()) > 2 else arrays[path].reshape(shapes[path])
         pieces.setdefault(row.source, []).append((row, piece - np.float32(row.plus) if row.plus else piece, path))
-    return {family.full_name(name): _assembled(found) for name, found in pieces.items()}
+    found = {name: _assembled(one) for name, one in pieces.items()}
+    rows_with_gain = [row for one in pieces.values() for row, _, _ in one if row.gain is not None]
+    lengths = {row.gain: lengths_of(found[row.source], row.gain_axis) for row in rows_with_gain if row.gain}
+    return {family.full_name(name): array for name, array in {**found, **lengths}.items()}
 
 
 def _matrices(graph: Graph) -> dict[str, tuple[int, ...]]:
@@ -60,6 +63,7 @@ def _assembled(pieces: Sequence[tuple[Row, Array, str]]) -> Array:
         array = _joined(pieces)
     else:
         array = _one(pieces)
+    array = array[np.argsort(first.order(len(array)))] if first.first else array
     array = array if first.axes is None else array.transpose(np.argsort(first.axes))
     return np.array(array if first.shape_there is None else array.reshape(first.shape_there), order="C")
 

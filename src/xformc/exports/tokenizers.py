@@ -14,6 +14,7 @@ from xformc.errors import UserError
 from xformc.exports.sentencepiece_json import SPACE, tokenizer_json
 from xformc.exports.source import Source
 from xformc.format.names import TOKENIZER
+from xformc.imports.characters import dictionary_of
 from xformc.imports.tokenizers import DICTIONARY, JSON, LANGUAGE, SIDES, unused_name
 from xformc.runtime.tokenizer import open_vocabulary
 
@@ -34,6 +35,8 @@ def write_tokenizer(source: Source, folder: Path, family: str) -> tuple[tuple[st
         return (), ("there is no tokenizer",) if texts else ()
     if len(set(files.values())) == 1:
         path = next(iter(files.values()))
+        if not any(item.kind == "tokens" for item in source.spec.inputs.values()):
+            return _characters(path, folder)
         if path.suffix == ".json":
             shutil.copyfile(path, folder / JSON)
             return _with_settings(source, path, folder, (JSON,)), ()
@@ -41,6 +44,15 @@ def write_tokenizer(source: Source, folder: Path, family: str) -> tuple[tuple[st
     if family == "marian" and files.keys() == SIDES.keys() and all(path.suffix == ".model" for path in files.values()):
         return _marian(files, folder), ()
     return (), ("two tokenizers, which only Marian has: they are not written",)
+
+
+def _characters(path: Path, folder: Path) -> tuple[tuple[str, ...], Notes]:
+    """Write the vocabulary of an alignment as that of a CTC model."""
+    if path.suffix == ".json":
+        return (), ("a tokenizer.json of tokens that positions write has no vocab.json: it is not written",)
+    for name, content in (files := dictionary_of(path.read_bytes())).items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return tuple(files), ()
 
 
 def _piece_model(source: Source, path: Path, folder: Path) -> tuple[tuple[str, ...], Notes]:

@@ -12,16 +12,20 @@ from xformc.compiler.spec.expressions import ExpressionError, parse_expression
 from xformc.compiler.spec.problems import SpecError, listed
 from xformc.compiler.spec.tree import Plain, Scalar, Tree
 from xformc.errors import UserError
+from xformc.imports.characters import read_characters
 from xformc.imports.family import Family
 from xformc.imports.images import read_images
 from xformc.imports.json_file import read_json
 from xformc.imports.sentences import read_modules
+from xformc.imports.sounds import read_sounds
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 MAX_BYTES = 1 << 20
 OTHERWISE = "otherwise"
 LABELS_BY_ID = "id2label."
 ARCHITECTURE = "architectures.0"
+WRITES_CHARACTERS = "ForCTC"
+"""The end of the architectures whose vocabulary is one of characters."""
 
 _INERT = """model_type architectures _name_or_path transformers_version torch_dtype dtype bos_token_id eos_token_id
 pad_token_id sep_token_id decoder_start_token_id
@@ -113,7 +117,9 @@ def read_config(folder: Path) -> dict[str, Scalar]:
         raise UserError("names no model_type", place=str(path))
     named = sum(key.startswith(LABELS_BY_ID) for key in flat)
     flat |= {"num_labels": named} if named else {}
-    return _with_generation(folder / GENERATION, flat) | read_modules(folder) | read_images(folder)
+    beside = read_modules(folder) | read_images(folder) | read_sounds(folder)
+    characters = read_characters(folder) if str(flat.get(ARCHITECTURE)).endswith(WRITES_CHARACTERS) else None
+    return _with_generation(folder / GENERATION, flat) | beside | (characters.values() if characters else {})
 
 
 def label_names(values: Mapping[str, Scalar], count: int, place: str) -> list[str]:

@@ -12,6 +12,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
 from xformc.errors import UserError
 from xformc.imports.images import image_numbers, read_images
+from xformc.imports.sounds import SOUND, read_sounds
 
 BATCH, LENGTH = 4, 128
 IMAGE_AXES = 3
@@ -32,7 +33,7 @@ class Examples:
 
 
 def random_examples(folder: Path, spec: Spec) -> Examples:
-    """Four random texts of up to 128 tokens, images, or sounds with texts. Raises: UserError for other inputs."""
+    """Four random texts of up to 128 tokens, images, or sounds with or without texts. Raises: UserError for others."""
     generator = torch.Generator().manual_seed(0)
     first, *others = spec.inputs.values()
     kinds = [item.kind for item in spec.inputs.values()]
@@ -42,7 +43,10 @@ def random_examples(folder: Path, spec: Spec) -> Examples:
         return _images(folder, first, generator)
     if first.rate is not None and [item.kind for item in others] == ["tokens"] and spec.sizes.keys() >= SOUND_SIZES:
         return _sounds(spec, generator)
-    message = f"--replay runs texts, images, and sounds as Whisper reads them; this model reads {', '.join(kinds)}"
+    if first.rate is not None and not others and first.axes[0].size == 1:
+        return _samples(folder, first.rate, generator)
+    known = "texts, images, and sounds as Whisper and wav2vec 2.0 read them"
+    message = f"--replay runs {known}; this model reads {', '.join(kinds)}"
     raise UserError(message, hint="import without --replay")
 
 
@@ -93,6 +97,16 @@ def _sounds(spec: Spec, generator: torch.Generator) -> Examples:
     given = {"input_features": found.input_features, "decoder_input_ids": tokens}
     words = f"{BATCH} random sounds of {positions * hop / (wave.rate or 1):.3g} s"
     return Examples(words, (samples, torch.ones(samples.shape[:2], dtype=torch.bool), tokens), given)
+
+
+def _samples(folder: Path, rate: int, generator: torch.Generator) -> Examples:
+    """Half a second of noise, every number a position; theirs has mean 0 and variance 1, if the model wants it."""
+    samples = 0.3 * torch.randn((BATCH, rate // 2), generator=generator) + 0.1
+    normalize = read_sounds(folder).get(f"{SOUND}normalize", True)
+    extractor: Any = importlib.import_module("transformers").Wav2Vec2FeatureExtractor(do_normalize=normalize)
+    found = extractor(list(samples.numpy()), sampling_rate=rate, return_tensors="pt")
+    ours = (samples.unsqueeze(-1), torch.ones(samples.shape, dtype=torch.bool))
+    return Examples(f"{BATCH} random sounds of 0.5 s", ours, {"input_values": found.input_values})
 
 
 def features(mels: int, samples: int, rate: int, hop: int, window: int) -> Any:

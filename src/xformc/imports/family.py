@@ -16,7 +16,7 @@ MAX_LIKE = 4
 _MAPPINGS = ("renamed", "joined", "defaults", "cases", "series", "spec", "weights")
 _LISTS = ("architectures", "outside", "ignored", "surplus")
 _PART = ("spec", "tie", "weights", "surplus", "ignored")
-ROW_KEYS = ("from", "transposed", "axes", "part", "of", "each", "rows", "plus", "shape")
+ROW_KEYS = ("from", "transposed", "axes", "part", "of", "each", "rows", "plus", "shape", "gain", "gain_axis", "first")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from xformc.imports.origin import Origin
 from xformc.imports.origins import READERS
 from xformc.imports.replay import Replay, replay
 from xformc.imports.tokenizers import ForeignTokenizer, check_tokenizers
-from xformc.imports.weights import map_weights
+from xformc.imports.weights import label_order, map_weights
 from xformc.trainer.checkpoint import writing
 from xformc.trainer.data.label_names import save_labels
 from xformc.trainer.run import check_free
@@ -68,7 +68,7 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
     shapes = graph_shapes(spec.graph())
     arrays = map_weights(family, config, shapes, origin.tensors(family.prefix), str(source))
     labels = _labels(spec, values, tokenizer, place)
-    compared = replay(source, spec, arrays) if compare else None
+    compared = replay(source, spec, arrays, label_order(family, config, shapes)) if compare else None
     if compared is not None and not compared.passed:
         raise UserError(f"the import does not compute the origin's logits: {compared.line()}", place=str(source))
     record = {"xformc": __version__, "family": family.name, "replay": None if compared is None else {**vars(compared)}}

@@ -2,7 +2,7 @@
 
 import importlib
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +46,15 @@ class Replay:
         )
 
 
-def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array]) -> Replay:
-    """Compare the logits of the origin in `folder` with those of the spec. Raises: UserError if it cannot be run."""
+def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array], order: Sequence[int] = ()) -> Replay:
+    """Compare the logits of the origin in `folder` with those of the spec. Raises: UserError if it cannot be run.
+
+    order: the origin's ids of the spec's labels, where they have others.
+    """
     examples = random_examples(folder, spec)
     result = _result(_origin(folder, spec.task), examples, folder)
     expected = result.logits if "logits" in result else _pooled(result.last_hidden_state, examples.seen, folder)
+    expected = expected[..., list(order)] if order else expected
     module = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
     with torch.no_grad():
         for path, parameter in parameters_by_path(module).items():
@@ -58,6 +62,8 @@ def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array]) -> Replay:
         found = module(*examples.ours)
     if spec.results and spec.results[0].settings.get("normalize"):  # by the engine, after the module
         found = torch.nn.functional.normalize(found, dim=-1)
+    if spec.results and spec.results[0].kind == "alignment":  # the last positions may be padding
+        found = found[:, : expected.shape[1]]
     if found.shape != expected.shape:
         raise UserError(f"the origin has logits {list(expected.shape)}, the spec {list(found.shape)}")
     seen = examples.seen

@@ -15,6 +15,7 @@ from xformc.compiler.spec.tree import Scalar
 from xformc.errors import UserError
 from xformc.format.manifest import TOKENIZER_BYTES
 from xformc.format.names import TOKENIZER
+from xformc.format.tokens import SPECIAL, SpecialTokens
 from xformc.imports.json_file import read_json
 from xformc.runtime.tokenizer import open_vocabulary
 from xformc.trainer.run_files import find_run_files
@@ -185,8 +186,16 @@ def read_file(path: Path) -> bytes:
 def check_tokenizers(folder: Path, spec: Spec) -> None:
     """Open the tokenizers of a run, as its engines will. Raises: UserError for one that does not fit the spec."""
     for name, path in (find_run_files(folder, spec).tokenizers or {}).items():
-        item = spec.inputs[name]
+        size, special = _vocabulary_of(spec, name)
         try:
-            open_vocabulary(path, item.vocabulary, item.special)
+            open_vocabulary(path, size, special)
         except UserError as error:
             raise UserError(error.message, place=path.name, hint=error.hint) from error
+
+
+def _vocabulary_of(spec: Spec, name: str) -> tuple[int, SpecialTokens]:
+    """The size and the special tokens of the vocabulary of an input, or of a result that has its own."""
+    if name in spec.inputs:
+        return spec.inputs[name].vocabulary, spec.inputs[name].special
+    index = [result.name for result in spec.results].index(name)
+    return spec.graph().outputs[index].type.axes[-1].size or 0, SPECIAL

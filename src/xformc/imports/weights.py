@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import mul
 
@@ -25,6 +25,8 @@ class Row:
     axes: the tensor's axes in the parameter's order, for a tensor that has them in another. rows: only these rows, from
     start to stop; of each group, if there are `each` groups and no parts. part, of, each: the rows are `each` groups
     (such as heads) of `of` equal parts, of which one is taken. plus: added to every number.
+    gain: the tensor of lengths, if `source` has only directions; it has one for each index of `gain_axis`.
+    first: the rows that come first, in this order.
     shape_there: the tensor's shape, where that is not the parameter's with merged axes; an export needs it.
     """
 
@@ -36,6 +38,9 @@ class Row:
     rows: tuple[int, int] | None = None
     plus: float = 0.0
     shape_there: tuple[int, ...] | None = None
+    gain: str | None = None
+    gain_axis: int = 0
+    first: tuple[int, ...] = ()
 
     @property
     def groups(self) -> int:
@@ -54,9 +59,19 @@ class Row:
             if not (self.groups and 0 <= start < stop <= shape[0] // self.groups) or shape[0] % self.groups:
                 return None
             shape[0] = (stop - start) * self.groups
+        if not (all(0 <= one < shape[0] for one in self.first) and len(set(self.first)) == len(self.first)):
+            return None
         if self.of < 1 or self.each < 1 or not 0 <= self.part < self.of or shape[0] % (self.of * self.each):
             return None
         return (shape[0] // self.of, *shape[1:])
+
+    def gain_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the lengths of a tensor of this shape."""
+        return tuple(size if axis == self.gain_axis else 1 for axis, size in enumerate(shape))
+
+    def order(self, count: int) -> list[int]:
+        """The rows in the parameter's order."""
+        return [*self.first, *(row for row in range(count) if row not in self.first)]
 
     def of_array(self, array: Array, shape: tuple[int, ...]) -> Array:
         """The parameter, made of the tensor that fits."""
@@ -66,6 +81,8 @@ class Row:
             array = grouped.reshape(-1, *array.shape[1:])
         if self.of > 1:
             array = array.reshape(self.each, self.of, -1, *array.shape[1:])[:, self.part]
+        if self.first:
+            array = array[self.order(len(array))]
         return np.array(array.reshape(shape) + np.float32(self.plus) if self.plus else array.reshape(shape), order="C")
 
 
@@ -77,11 +94,12 @@ def map_weights(
     Raises: UserError that names every weight that is missing, left over, of a wrong shape or format, or not finite.
     """
     rows = {path: family_row(family, config, path, stored) for path in shapes}
-    used = {row.source: stored[row.source] for row in rows.values() if row is not None and row.source in stored}
+    named = sorted({name for row in rows.values() if row is not None for name in (row.source, row.gain) if name})
+    used = {name: stored[name] for name in named if name in stored}
     patterns = [_pattern(name) for name in family.surplus]
     problems = {
         "without a row in the table": [path for path, row in rows.items() if row is None],
-        "missing": sorted({row.source for row in rows.values() if row is not None and row.source not in stored}),
+        "missing": [name for name in named if name not in stored],
         "left over": [
             name for name in stored if name not in used and not any(pattern.fullmatch(name) for pattern in patterns)
         ],
@@ -89,6 +107,12 @@ def map_weights(
             f"{row.source} (found {list(used[row.source].shape)}, {path} is {list(shapes[path])})"
             for path, row in rows.items()
             if row is not None and row.source in used and not _fits(row.shape(used[row.source].shape), shapes[path])
+        ]
+        + [
+            f"{row.gain} (found {list(used[row.gain].shape)})"
+            for row in rows.values()
+            if row is not None and row.gain in used and row.source in used
+            if used[row.gain].shape != row.gain_shape(used[row.source].shape)
         ],
         f"not of {', '.join(READABLE)}": [
             f"{name} ({one.kind})" for name, one in used.items() if one.kind not in READABLE
@@ -112,9 +136,25 @@ def _arrays(
         if not np.isfinite(array).all():
             broken.append(name)
         for path in targets:
-            made[path] = rows[path].of_array(array, shapes[path])
+            gain, axis = rows[path].gain, rows[path].gain_axis
+            whole = array if gain is None else _with_lengths(array, used[gain].read(), axis)
+            if gain is not None and not np.isfinite(whole).all():
+                broken.append(gain)
+            made[path] = rows[path].of_array(whole, shapes[path])
     _refuse({"not finite": broken}, "the weights hold values that are no numbers", place)
     return {path: made[path] for path in shapes}
+
+
+def lengths_of(array: Array, axis: int) -> Array:
+    """The length of each part of a tensor along an axis, with the other axes of size 1."""
+    over = tuple(other for other in range(array.ndim) if other != axis)
+    return np.sqrt(np.square(array.astype(np.float64)).sum(over, keepdims=True)).astype(np.float32)
+
+
+def _with_lengths(directions: Array, lengths: Array, axis: int) -> Array:
+    """The tensor with these directions and lengths (Salimans and Kingma, 2016, equation 2)."""
+    found = np.maximum(lengths_of(directions, axis), np.finfo(np.float32).tiny)
+    return directions * (lengths / found).astype(np.float32)
 
 
 def _refuse(problems: Mapping[str, Sequence[str]], message: str, place: str) -> None:
@@ -134,10 +174,24 @@ def family_row(family: Family, config: Config, path: str, stored: Container[str]
         match = _pattern(pattern).fullmatch(path)
         if match is not None:
             source = tree.get("from") or tree
-            names = [_with_parts(item.word, match.groups()) for item in source.items or (source,)]
-            name = next((name for name in names if name in stored), names[0])
-            return _filled_row(tree, config, name)
+            parts = match.groups()
+            gain = tree.get("gain")
+            row = _filled_row(tree, config, _stored_name(source, parts, stored))
+            return row if gain is None else replace(row, gain=_stored_name(gain, parts, stored))
     return None
+
+
+def _stored_name(source: Tree, parts: Sequence[str], stored: Container[str]) -> str:
+    """Of the names of a tensor, the one that is stored, or the first one."""
+    names = [_with_parts(item.word, parts) for item in source.items or (source,)]
+    return next((name for name in names if name in stored), names[0])
+
+
+def label_order(family: Family, config: Config, shapes: Mapping[str, tuple[int, ...]]) -> list[int]:
+    """The ids there of the labels here; none if they are the same."""
+    rows = ((family_row(family, config, path, ()), shape) for path, shape in shapes.items())
+    orders = [row.order(shape[0]) for row, shape in rows if row is not None and row.first]
+    return orders[0] if orders else []
 
 
 def _with_parts(name: str, parts: Sequence[str]) -> str:
@@ -173,6 +227,8 @@ def _filled_row(tree: Tree, config: Config, name: str) -> Row:
         rows=(bounds[0], bounds[1]) if bounds else None,
         plus=float(number("plus", 0.0)),
         shape_there=shape,
+        first=whole("first") or (),
+        gain_axis=int(number("gain_axis", 0)),
     )
 
 

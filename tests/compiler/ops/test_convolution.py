@@ -137,6 +137,25 @@ def test_stride_keeps_every_second_position(tmp_path: Path) -> None:
     assert values["text_by_2/mask"].tolist() == [[True] * 4, [True, True, False, False]]
 
 
+def test_an_even_width_sees_one_more_position_before(tmp_path: Path) -> None:
+    path = tmp_path / "model.yaml"
+    path.write_text(EVEN)
+    module = TorchModule(load_spec(path).graph())
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.fill_(1.0)
+    found = module(torch.eye(4).unsqueeze(0), torch.ones(1, 4, dtype=torch.bool))[0]
+    assert (found > 0).int().tolist() == [[1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 1], [0, 1, 1, 1]]
+
+
+EVEN = """
+sizes: {d: 4, out: 4}
+inputs: {frames: {vectors: d}}
+results: {frames: {numbers: seen, each: position}}
+model: {seen: {from: frames, do: [convolution: {width: 4, depthwise: true, bias: false}]}}
+"""
+
+
 def test_strides_multiply(tmp_path: Path) -> None:
     steps = "{one: {convolution: {width: 3, stride: 2}}, two: {convolution: {width: 3, stride: 2}}, "
     steps += "both: {convolution: {from: x, width: 5, stride: 4}}, sum: {plus: two}, mean: mean}"
@@ -200,7 +219,6 @@ def test_step_refuses_a_convolution_that_sees_what_comes_after(tmp_path: Path) -
 
 
 REFUSED = {
-    "[convolution: 4]": "the width of a centered window must be odd, found 4",
     "[convolution: {width: 0, causal: true}]": "the width of a window must be a positive whole number, found 0",
     "[convolution: 2.5]": "the width of a window must be a positive whole number, found 2.5",
     "[convolution: {width: 3, dilation: 0}]": "the dilation must be a positive whole number, found 0",

@@ -212,7 +212,6 @@ REFUSED = {
     "[pool: {width: 2, function: sum}]": "'function' must be max or mean, found 'sum'",
     "[pool: {width: 2, padding: valid}]": "'padding' must be end, same or none, found 'valid'",
     "[pool: {width: 2000}]": "a window must have at most 1,024 elements, found 2000",
-    "[pool: {width: 2, padding: same}]": "the width of a centered window must be odd, found 2",
     "[cut: {axis: d_model, into: [labels, vocabulary], keep: labels}]": "the axis d_model=6 cannot be cut into "
     "labels=3, vocabulary=20",
     "[cut: {axis: d_model, into: d_model, keep: labels}]": "'keep' must be one of the parts, found labels",
