@@ -24,6 +24,7 @@ SMALL = {
     "window": 3,
     "best_keys": 3,
     "buckets": 8,
+    "distances": 8,
     "max_distance": 6,
     "random_features": 8,
     "rank": 6,
@@ -39,7 +40,7 @@ SMALL = {
 }
 """Sizes by name; a size that a spec computes from others stays computed."""
 
-KERNELS = {"width": 3}
+KERNELS = {"width": 3, "channels": 8}
 """The sizes of a spec without an image, where `width` is that of a convolution."""
 
 

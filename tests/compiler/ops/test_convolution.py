@@ -149,10 +149,10 @@ def test_an_even_width_sees_one_more_position_before(tmp_path: Path) -> None:
 
 
 EVEN = """
-sizes: {d: 4, out: 4}
-inputs: {frames: {vectors: d}}
-results: {frames: {numbers: seen, each: position}}
-model: {seen: {from: frames, do: [convolution: {width: 4, depthwise: true, bias: false}]}}
+sizes: {d_model: 4}
+inputs: {frames: {vectors: d_model}}
+results: {sums: {numbers: summed}}
+model: {summed: {from: frames, do: [convolution: {width: 4, depthwise: true, bias: false}]}}
 """
 
 
