@@ -226,8 +226,8 @@ def _convolution(  # noqa: PLR0913, PLR0917 (called by name)
     channel. Vectors beyond the ends and at padding are zero; with `padding: none`, the result has only positions that
     see no such vectors, but at least one. An even width has one more position before than after. `stride: 2` keeps
     every second position: `frames` becomes `frames_by_2`, or `to_positions`. `over` lists other axes, such as
-    `[rows, columns]`; then `width` and other numbers may be lists. With `groups`, each part of the result sees a part of the channels; `depthwise`: each channel is convolved
-    separately. Weights are initialized Glorot uniform.
+    `[rows, columns]`; then `width` and other numbers may be lists. With `groups`, each part of the result sees a part
+    of the channels; `depthwise`: each channel is convolved separately. Weights are initialized Glorot uniform.
     """
     axes = tuple(site.axis(x, name) for name in over)
     if to is not None and x.type.axes[-1] in axes:
