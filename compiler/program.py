@@ -14,7 +14,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import sequences_of
 from xformc.compiler.spec.sections import Decode, Sample
 from xformc.format.inputs import Input
-from xformc.format.interfaces import BY_TEXT, PHRASES, PREFIX, PROBABILITIES, RESULTS
+from xformc.format.interfaces import AUTOMATON, BY_TEXT, PHRASES, PREFIX, PROBABILITIES, RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions, recorded
 from xformc.format.precision import Precision
 from xformc.format.results import Result
@@ -163,17 +163,18 @@ class Program:
     def search(self) -> SearchOptions:
         """The search defaults of the spec."""
         decode, longest = self.spec.decode, self.spec.decode.max_length
-        return SearchOptions(
+        found = SearchOptions(
             *(decode.beam_size, decode.n_best, decode.length_penalty, longest.factor, longest.offset),
             **({} if self.traits.fixed else added(decode, OPTIONS)),
         )
+        return replace(found, prefix_bias=None) if self.prefix else found  # a default prefix is always forced
 
     @property
     def controls(self) -> tuple[str, ...]:
         """What calls may give the engine beside one value for each option."""
         if self.decoding == "forward" or self.traits.fixed:
             return ()
-        return (PREFIX, PHRASES, BY_TEXT) if self.decoding == "search" else (BY_TEXT,)
+        return (PREFIX, PHRASES, AUTOMATON, BY_TEXT) if self.decoding == "search" else (BY_TEXT,)
 
     @property
     def prefix(self) -> tuple[int, ...]:

@@ -52,6 +52,8 @@ class SearchArguments(EditArguments, total=False):
     stop_rule: when the search of a text is done, unless at its maximum. first: beam_size hypotheses have finished.
         best: so many have, and none of the others would be among the best if it ended now. complete: none of the others
         can be, however they go on. shrink: each finished hypothesis makes the beam narrower by one, until none is open.
+    prefix_bias: do not force the prefix: its tokens have this share of the probability, 0 to 0.999, beside their own,
+        while a text follows it; 0 forces them.
     patience: with `first`, wait for patience * beam_size hypotheses, rounded.
     preset: the length penalty and the stop rule of `PRESETS`, a paper or another library, instead of the engine's.
 
@@ -67,6 +69,7 @@ class SearchArguments(EditArguments, total=False):
     length_penalty_kind: ByText[PenaltyKind]
     stop_rule: ByText[StopRule]
     patience: ByText[float]
+    prefix_bias: ByText[float]
     preset: ByText[Preset]
 
 

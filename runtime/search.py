@@ -60,6 +60,8 @@ def search(  # noqa: PLR0913 (each is an option)
     each: Values = MappingProxyType({}),
     phrases: Sequence[NDArray[np.int64] | None] = (),
     default: Sequence[int] = (),
+    automaton: Mapping[str, NDArray[Any]] = MappingProxyType({}),
+    room: int = 0,
 ) -> SearchResult:
     """Write text for the inputs `given` by name, batch first, padded at the end.
 
@@ -68,6 +70,7 @@ def search(  # noqa: PLR0913 (each is an option)
     begins with. `each` are options with a row for each text, which replace those of `options`.
     `phrases` are the tokens of the phrases that the text of each row must have, [phrases, length], padded with -1.
     `default` is the prefix that the model gives to a text without one.
+    `automaton` are the inputs for what texts match, which takes at most `room` tokens.
 
     Raises: UserError if ONNX Runtime fails, or if the model's results are none of such a search.
     """
@@ -82,12 +85,13 @@ def search(  # noqa: PLR0913 (each is an option)
         **each,
         **({END_TOKEN: np.array(special.as_input(end), np.int64)} if end else {}),
         **stack_phrases(phrases),
+        **automaton,
         **({PREFIX: pad(prefixes, special.absent)} if any(len(prefix) for prefix in prefixes) else {}),
     }
     longest = replace(options, **{name: each[name].max().item() for name in LIMITS if name in each})
     limit, found = length_limit(longest, most_positions(given, session.vocabularies)), (len(first), options.n_best)
     begun = max(map(len, prefixes), default=0)
-    more = max(map(phrase_tokens, phrases)) + 1 if phrases else 0
+    more = max(map(phrase_tokens, phrases)) + 1 if phrases else room
     limit = max(limit, max(begun, len(default)) + more if more else begun)
     tokens = Expected(np.int64, (*found, up_to(limit)), vocabulary)
     expected = (tokens, Expected(np.int64, found, limit + 1), Expected(np.float32, found))

@@ -14,6 +14,7 @@ from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.results import Result, beside_text, of_text
 from xformc.format.tokens import SpecialTokens
 from xformc.runtime.alignment import Alignment
+from xformc.runtime.automaton import Matching
 from xformc.runtime.each import options_in, stack_options
 from xformc.runtime.generate import Prompt, sample
 from xformc.runtime.kinds.kind import fields_of
@@ -80,15 +81,18 @@ class Writer(Protocol):
         ...
 
 
-def tokens_needed(row: Row, *, inputs: Mapping[str, Input], options: SearchOptions, longest: int | None) -> int:
+def tokens_needed(
+    row: Row, *, inputs: Mapping[str, Input], options: SearchOptions, longest: int | None, room: int = 0
+) -> int:
     """Return the maximum tokens that a search for this row holds: its positions, and a full beam of hypotheses.
 
-    `longest` is the maximum number of tokens that the model can decode, or None.
+    `longest` is the maximum number of tokens that the model can decode, or None; `room` what a constraint needs.
     """
     lengths = list(row_lengths(inputs, row).values())
     own = replace(options, **{name: row[name].item() for name in LIMITS if name in row})
-    limit = max(length_limit(own, lengths[0] if lengths else 0), len(row.get(PREFIX, ())))
-    limit = max(limit, len(row.get(PREFIX, ())) + phrase_tokens(row.get(PHRASES)) + 1) if PHRASES in row else limit
+    begun = len(row.get(PREFIX, ()))
+    limit = max(length_limit(own, lengths[0] if lengths else 0), begun, begun + room)
+    limit = max(limit, begun + phrase_tokens(row.get(PHRASES)) + 1) if PHRASES in row else limit
     return max(lengths, default=1) + options.beam_size * (limit if longest is None else min(limit, longest))
 
 
@@ -105,6 +109,7 @@ def write_rows(
     manifest: Manifest,
     tokenizer: Tokenizer | None,
     options: SearchOptions | SampleOptions,
+    constraint: Matching | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the hypotheses of each row, best first; a row with a text of only the end token gets an empty text."""
     given, written = manifest.given, manifest.written
@@ -120,7 +125,7 @@ def write_rows(
         if isinstance(options, SampleOptions):
             found = sample_rows(session, some, manifest, options)
         else:
-            found = search_rows(session, some, manifest, options)
+            found = search_rows(session, some, manifest, options, constraint=constraint)
         for row, index in enumerate(filled):
             heads = values_of(beside, found.others, row, row_lengths(given, rows[index]), tokenizer)
             results[index] = hypotheses_of(tokenizer, written, found, row, heads)
@@ -199,9 +204,16 @@ def _values_of_text(
 
 
 def search_rows(
-    session: Session, rows: Sequence[Row], engine: Writer, options: SearchOptions, end: Sequence[int] = ()
+    session: Session,
+    rows: Sequence[Row],
+    engine: Writer,
+    options: SearchOptions,
+    end: Sequence[int] = (),
+    constraint: Matching | None = None,
 ) -> SearchResult:
     """Search for rows of the engine's inputs, as one batch; `end` are the end tokens, if not the engine's.
+
+    `constraint` is what the texts match; START is the first state of a row, if it has its own.
 
     PREFIX are the token ids that a row's text begins with, if there are any. A row may have options of its own.
     """
@@ -211,6 +223,8 @@ def search_rows(
     beside: Any = {"others": others, "prefixes": prefixes, "each": each, "default": engine.prefix}
     if any(PHRASES in row for row in rows):
         beside["phrases"] = [row.get(PHRASES) for row in rows]
+    if constraint is not None:
+        beside |= {"automaton": constraint.arrays(rows), "room": constraint.room}
     return search(session, feeds, options, end, vocabulary=vocabulary, **beside)
 
 

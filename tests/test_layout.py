@@ -58,7 +58,7 @@ MAY_USE = {
     "version": {"api", "runtime", "trainer", "verification"},
 }
 BARE = {"numpy", "onnxruntime", "sentencepiece"}
-WITH_EXTRAS = {"PIL", "llguidance", "sacrebleu"}
+WITH_EXTRAS = {"PIL", "llguidance", "outlines_core", "sacrebleu"}
 FORBIDDEN = [
     "torch",
     "PIL",

@@ -31,6 +31,20 @@ def edited(
     return found
 
 
+def biased(
+    scores: NDArray[np.float32], text: Sequence[int], prefix: Sequence[int], share: float
+) -> NDArray[np.float32]:
+    """The log probabilities [vocabulary] after a text, without a begin token, in which the next token of the prefix has
+    this share of the probability besides, if the text follows the prefix so far."""
+    written = len(text)
+    if not share or written >= len(prefix) or [*text] != [*prefix[:written]]:
+        return scores
+    found = scores + np.log(np.float32(1 - share))
+    own = np.exp(scores[prefix[written]]) * np.float32(1 - share) + np.float32(share)
+    found[prefix[written]] = np.log(own)
+    return found
+
+
 def repeating(text: Sequence[int], size: int) -> set[int]:
     """The tokens after which the text would have an n-gram of this size twice; none for 0."""
     if size == 0:

@@ -12,7 +12,8 @@ from typing import Concatenate, ParamSpec
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.certify.reference_edits import edited
+from xformc.compiler.certify.reference_automaton import Language
+from xformc.compiler.certify.reference_edits import biased, edited
 from xformc.compiler.certify.reference_phrases import Phrase, bank, in_turn, next_tokens, open_phrases
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import SPECIAL, SpecialTokens
@@ -58,6 +59,16 @@ class _Open:
 
 
 @dataclass(frozen=True)
+class _Given:
+    """What the texts begin with, have and match, and how many tokens may follow the next one."""
+
+    prefix: Sequence[int]
+    phrases: Sequence[Phrase]
+    language: Language | None
+    left: int
+
+
+@dataclass(frozen=True)
 class _Candidate:
     parent: int
     token: int
@@ -73,29 +84,30 @@ def rounds(
     *,
     phrases: Sequence[Phrase] = (),
     default: Sequence[int] = (),
+    language: Language | None = None,
 ) -> Rounds:
     """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
     `special` has the tokens that begin and end a hypothesis; `prefix` are the tokens that all of them begin with. One
     with an end token is a whole text, which may be shorter than `min_length`. Their scores are not edited. All have the
-    `phrases`. Without a prefix, `default` is one, within the limit of the length; at its positions, given tokens have
-    the log probability 0.
+    `phrases`, and match the `language` after their prefix. With `prefix_bias` the prefix is not forced. Without a
+    prefix, `default` is one, within the limit of the length; at its positions, given tokens have the log probability 0.
     """
     width, asked, prefix = options.beam_size, len(prefix), prefix or default
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
     limit = max(1, int(np.floor(scaled)) + options.max_length_offset, asked)
-    if phrases:
-        limit = max(limit, len(prefix) + sum(map(len, phrases)) + 1)
+    room = (sum(map(len, phrases)) + 1 if phrases else 0, 0 if language is None else language.room)
+    limit = max([limit, *(len(prefix) + tokens for tokens in room if tokens)])
     limit = limit if longest is None else min(limit, longest)
     least = 0 if {*special.end} & {*prefix} else options.min_length or 0
     beam = [_Open((), np.float32(0))]
     pool: list[Hypothesis] = []
     finished, gaps = 0, list[float]()
     for length in range(1, limit + 1):
-        forced = prefix[length - 1] if length <= len(prefix) else None
         logits = yield np.array([(*special.begun, *hypothesis.tokens) for hypothesis in beam], np.int64)
-        candidates = _expand(logits[:, -1], special, beam, options, forced, phrases)
-        if forced is not None and length <= len(default):
+        given = _Given(prefix, phrases, language, limit - length)
+        candidates = _expand(logits[:, -1], special, beam, options, given)
+        if length <= min(len(default), len(prefix)):
             candidates = [replace(one, log_probability=np.float32(0)) for one in candidates]
         banks = [_bank(phrases, special, beam, candidate) for candidate in candidates]
         for number in set(banks):
@@ -193,11 +205,13 @@ def rescore(
     target = np.array([(*special.begun, *tokens[:-1])], np.int64)
     scores, text = log_probabilities(scorer(target))[0], target[0].tolist()
     total = np.float32(0)
+    share = options.prefix_bias or 0.0
     for place, token in enumerate(tokens):
-        given = place < len(prefix)
+        own = biased(scores[place], tokens[:place], prefix, share)
+        given = place < len(prefix) and not share
         if given and place < len(default):
             continue
-        total += scores[place, token] if given else edited(scores[place], text[: place + 1], options)[token]
+        total += own[token] if given else edited(own, text[: place + 1], options)[token]
     return score(total, len(tokens), options)
 
 
@@ -208,24 +222,25 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _expand(
-    logits: NDArray[np.float32],
-    special: SpecialTokens,
-    beam: list[_Open],
-    options: SearchOptions,
-    forced: int | None,
-    phrases: Sequence[Phrase] = (),
+    logits: NDArray[np.float32], special: SpecialTokens, beam: list[_Open], options: SearchOptions, given: _Given
 ) -> list[_Candidate]:
-    """The 2 * width best continuations, best first, and the next best one; or those by the `forced` token.
+    """The 2 * width best continuations, best first, and the next best one; or those by the token of the prefix.
 
     `logits` are those after each text of the beam. Ties go to the earlier hypothesis, then to the smaller token.
     Tokens that are banned are none.
     """
     most, scores = 2 * options.beam_size + 1, log_probabilities(logits)
+    phrases, share, written = given.phrases, options.prefix_bias or 0.0, len(beam[0].tokens)
+    forced = given.prefix[written] if written < len(given.prefix) and not share else None
     candidates: list[_Candidate] = []
     for parent, hypothesis in enumerate(beam):
-        text = [*special.begun, *hypothesis.tokens]
+        text, plain = [*special.begun, *hypothesis.tokens], scores[parent].copy()
+        scores[parent] = biased(plain, hypothesis.tokens, given.prefix, share)
         changed = scores[parent] if forced is not None else edited(scores[parent], text, options)
-        order = logits[parent] if np.array_equal(changed, scores[parent]) else changed
+        if given.language is not None and forced is None:
+            allowed = given.language.allowed(hypothesis.tokens[0 if share else len(given.prefix) :], given.left)
+            changed = np.where(allowed, changed, np.float32(-np.inf))
+        order = logits[parent] if np.array_equal(changed, plain) else changed
         best = np.argsort(-order, kind="stable")[:most] if forced is None else [forced]
         if phrases and forced is None:
             wanted = sorted(next_tokens(phrases, text))

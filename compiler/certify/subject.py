@@ -27,6 +27,7 @@ from xformc.format.names import MODEL
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
+from xformc.runtime.automaton import Matching
 from xformc.runtime.devices.fixed_shapes import fixed_shapes
 from xformc.runtime.rows import Row, stack
 from xformc.runtime.search import SearchResult, search
@@ -157,13 +158,21 @@ class Subject:
             vocabularies=program.decoder.vocabularies,
         )
 
-    def search(self, given: Feeds, options: SearchOptions, end: Sequence[int] = ()) -> SearchResult:
+    def search(
+        self, given: Feeds, options: SearchOptions, end: Sequence[int] = (), constraint: Matching | None = None
+    ) -> SearchResult:
         """The texts of these inputs, padded; `end` are the end tokens, if not the engine's."""
         return search(self.session, given, options, end)
 
-    def search_rows(self, sources: Sequence[Row], options: SearchOptions, end: Sequence[int] = ()) -> SearchResult:
+    def search_rows(
+        self,
+        sources: Sequence[Row],
+        options: SearchOptions,
+        end: Sequence[int] = (),
+        constraint: Matching | None = None,
+    ) -> SearchResult:
         """The texts of these sources, with the other results of the engine."""
-        return search_rows(self.session, sources, self.program, options, end)
+        return search_rows(self.session, sources, self.program, options, end, constraint)
 
     def outputs(self, feeds: Feeds) -> dict[str, NDArray[Any]]:
         """What the engine's model returns in one forward pass, by output."""

@@ -13,15 +13,18 @@ from xformc.compiler.certify.attention_stages import attention_stages
 from xformc.compiler.certify.forward import forward_stage, scores_stages, step_stage
 from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
+from xformc.compiler.certify.reference_automaton import Language
 from xformc.compiler.certify.reference_edits import EDITED
 from xformc.compiler.certify.reference_search import Found, rescore, rounds, together
 from xformc.compiler.certify.sampling_stages import samples_stage
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
-from xformc.format.interfaces import PHRASES, PREFIX
+from xformc.format.inputs import Input
+from xformc.format.interfaces import PHRASES, PREFIX, START
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import ADVANCE
 from xformc.format.tokens import SpecialTokens
+from xformc.runtime.automaton import FREE, Automaton, Matching, matching_of
 from xformc.runtime.each import own_values
 from xformc.runtime.phrases import NO_TOKEN
 from xformc.runtime.refill_search import RefillingSearch, search_of
@@ -34,6 +37,7 @@ SCORE_BOUND = 1e-4
 """The bound of scores, and the margin below which rounding may decide a search."""
 
 BATCH_BOUND = 1e-4
+BIAS = "prefix_bias"
 LENGTHS = (1, 3, 6, 10)
 """The numbers of tokens of the sentences to translate."""
 
@@ -88,6 +92,7 @@ class _Expected:
     options: SearchOptions
     special: SpecialTokens
     found: tuple[Found, ...]
+    matching: Matching | None = None
 
     @property
     def ends(self) -> int:
@@ -101,20 +106,25 @@ def _expect(
     width: int,
     end: Sequence[int] = (),
     changes: Mapping[str, Any] = MappingProxyType({}),
+    matching: Matching | None = None,
 ) -> _Expected:
-    """Search with the engine's options but for these changes, and with its end tokens or these."""
+    """Search with the engine's options but for these changes, and with its end tokens or these.
+
+    Sources with a START match texts of `matching`, and some have a bias of their own.
+    """
     program, special = subject.program, subject.special
     special = replace(special, end=tuple(end)) if end else special
     options = replace(short(program.search, width), **changes)
     searches = [
         rounds(
             source_positions(program, source),
-            options,
+            replace(options, prefix_bias=_bias(source, options)),
             program.longest,
             special,
             [int(token) for token in source.get(PREFIX, ())],
             phrases=[[int(token) for token in phrase if token >= 0] for phrase in source.get(PHRASES, ())],
             default=program.prefix,
+            language=None if matching is None or START not in source else _language(matching, source),
         )
         for source in sources
     ]
@@ -124,7 +134,15 @@ def _expect(
         scored = subject.scored([sources[place] for place in owners], np.concatenate([*written.values()]))
         return np.split(scored, np.cumsum([len(texts) for texts in written.values()])[:-1])
 
-    return _Expected(sources, options, special, tuple(together(searches, score_each)))
+    return _Expected(sources, options, special, tuple(together(searches, score_each)), matching)
+
+
+def _bias(source: Row, options: SearchOptions) -> float | None:
+    return float(source[BIAS]) if BIAS in source else options.prefix_bias
+
+
+def _language(matching: Matching, source: Row) -> Language:
+    return Language(matching.next, matching.needs, int(source[START]))
 
 
 def _ending(subject: Subject, expected: _Expected) -> _Expected:
@@ -155,7 +173,7 @@ def _search(subject: Subject, name: str, searches: list[_Expected]) -> Stage:
     """
     worst, decided, equal, clear = 0.0, 0, 0, 0
     for expected in searches:
-        result = subject.search_rows(expected.sources, expected.options, expected.special.end)
+        result = subject.search_rows(expected.sources, expected.options, expected.special.end, expected.matching)
         for row, found in enumerate(expected.found):
             worst = max(worst, _against(subject, expected, result, row, found))
             if all(result.text(row, rank) == item.tokens for rank, item in enumerate(found.hypotheses)):
@@ -211,23 +229,39 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
     """Compare with the reference: searches of long texts, searches that begin with given tokens, scores of whole texts.
 
     `ending` are searches with another end token, so that texts would be shorter. The first prefix is empty, the next
-    ones are random tokens, the last one is a whole text, as it was found but with the end token.
+    ones are random tokens, the last one is a whole text, as it was found but with the end token. The texts of the first
+    two match an automaton, and the prefix of the third is not forced but likelier.
     """
     program, random = subject.program, np.random.default_rng(2)
     written, longest = program.inputs[str(program.written)], program.longest or max(LENGTHS)
     prefixes = [random_ids(random, written, min(length, longest - 1)) for length in range(len(free.sources) - 1)]
     whole = (*free.found[-1].hypotheses[0].tokens[:-1], written.special.last)
+    matching = _some_automaton(written, longest)
+    steered: list[Row] = [
+        *({START: np.array(matching.starts[0], np.int64)} for _ in range(2)),
+        {} if program.prefix else {BIAS: np.array(0.5, np.float32)},
+    ]
+    steered += [{} for _ in range(len(free.sources) - len(steered))]
     rows = tuple(
-        {**source, PREFIX: np.array(prefix, np.int64)}
-        for source, prefix in zip(free.sources, [*prefixes, whole], strict=True)
+        {**source, PREFIX: np.array(prefix, np.int64), **more}
+        for source, prefix, more in zip(free.sources, [*prefixes, whole], steered, strict=True)
     )
     width = free.options.beam_size
     long = _expect(subject, ending.sources, width, ending.special.end, LONG)
     phrases = _expect(subject, _with_phrases(subject, free.sources), width)
-    stage = _search(subject, "controls", [long, phrases, _expect(subject, rows, width, changes=BEGUN)])
-    return replace(
-        stage, what="tokens and scores of the reference search, for long texts, given beginnings and phrases"
-    )
+    begun = _expect(subject, rows, width, changes=BEGUN, matching=matching)
+    stage = _search(subject, "controls", [long, phrases, begun])
+    what = "tokens and scores of the reference search, for long texts, given beginnings, phrases and constraints"
+    return replace(stage, what=what)
+
+
+def _some_automaton(written: Input, longest: int) -> Matching:
+    """An automaton of three states in a ring, in each of which a random half of the tokens may follow."""
+    random, ring = np.random.default_rng(5), np.array([[1], [2], [0]], np.int64)
+    table = np.where(random.random((3, written.pieces)) < 0.5, ring, FREE)
+    table[:, -1] = ring[:, 0]  # so that a text ends after two tokens
+    final = np.array([longest < 3, False, longest >= 3])
+    return matching_of([Automaton(table, final)], written)
 
 
 def _with_phrases(subject: Subject, sources: Sequence[Row]) -> tuple[Row, ...]:

@@ -12,13 +12,15 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
+from xformc.compiler.search.automaton import Automaton, emit_room
 from xformc.compiler.search.candidates import BeamOptions, Pool, Rules, emit_count, emit_lengths, emit_limit, is_end
 from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags, Integer, Integers, Tokens
 from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, moving
-from xformc.compiler.search.edits import EditInputs, emit_edits
+from xformc.compiler.search.edits import EditInputs, Edits, emit_edits
 from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_fields, emit_loop, fields_of, mapped
 from xformc.compiler.search.phrases import Phrases, emit_used
 from xformc.compiler.search.phrases import emit_lengths as emit_phrase_lengths
+from xformc.compiler.search.prefix_bias import PrefixBias, emit_bias
 from xformc.format.tokens import SpecialTokens
 
 _KEPT = frozenset({"batch", "beam", "source"})
@@ -45,7 +47,11 @@ class SearchInputs:
     end_token: str
     prefix: str
     phrases: str
+    automaton: str
+    automaton_needs: str
+    automaton_start: str
     edits: EditInputs
+    prefix_bias: str = ""
     default: tuple[int, ...] = ()
 
 
@@ -138,8 +144,10 @@ OPTION_TYPES: Mapping[str, Type] = {
     "frequency_penalty": _NUMBER,
     "edited": Type("bool", (Axis("batch"),)),
     "phrases": Type("int64", (Axis("batch"), Axis("phrases"), Axis("phrase_length"))),
+    "prefix_bias": _NUMBER,
+    "automaton_start": _COUNT,
 }
-"""The options of a sentence: the fields of `BeamOptions`, `Rules` and `EditInputs`, and whether scores are edited."""
+"""The options of a sentence: the fields of `Rules` and `EditInputs`, whether scores are edited, and the other ones."""
 
 Step = Callable[[OnnxEmitter, Live, Decoding], tuple[str, Decoding]]
 """Writes a step for the live sentences; returns whether to continue, and the new carried values."""
@@ -152,10 +160,13 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     """
     width = onnx.op("Unsqueeze", inputs.beam_size, [0])
     rules, penalty = Rules(inputs.length_penalty_kind, inputs.stop_rule, inputs.patience), inputs.length_penalty
-    edits = emit_edits(onnx, inputs.edits)
+    edits, bias = emit_edits(onnx, inputs.edits), emit_bias(onnx, inputs.prefix_bias or onnx.operand([0.0]))
     phrases = Phrases(inputs.phrases, emit_used(onnx, inputs.phrases)) if inputs.phrases else None
     ends = (inputs.end_token, penalty, decoder.written, rules)
-    options = BeamOptions(width, onnx.op("Mul", width, [2]), *ends, edits, phrases)
+    automaton = _automaton(onnx, inputs) if inputs.automaton else None
+    if automaton is not None:
+        edits = _changed(onnx, edits, bias, automaton)
+    options = BeamOptions(width, onnx.op("Mul", width, [2]), *ends, edits, phrases, bias, automaton)
     count = emit_count(onnx, decoder)
     batch = onnx.op("Shape", count, start=0, end=1)
     asked = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))
@@ -164,6 +175,8 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     limit = onnx.op("Max", limit, emit_lengths(onnx, asked, decoder.written))
     if phrases is not None:
         limit = _with_room(onnx, limit, emit_lengths(onnx, prefix, decoder.written), phrases.tokens, longest)
+    if automaton is not None:
+        limit = emit_room(onnx, limit, emit_lengths(onnx, prefix, decoder.written), automaton, longest)
     least = _emit_least(onnx, inputs, prefix, limit, decoder.written)
     longest_limit = onnx.op("ReduceMax", limit, keepdims=0)
     given = {value.name: value.name for value in decoder.given}
@@ -177,6 +190,18 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
         prepared,
         batch,
     )
+
+
+def _automaton(onnx: OnnxEmitter, inputs: SearchInputs) -> Automaton:
+    used = onnx.op("Greater", onnx.op("Size", inputs.automaton_needs), 0)
+    return Automaton(inputs.automaton, inputs.automaton_needs, inputs.automaton_start, used)
+
+
+def _changed(onnx: OnnxEmitter, edits: Edits, bias: PrefixBias, automaton: Automaton) -> Edits:
+    """The edits, in use also if a prefix is made likelier or an automaton says which tokens may follow."""
+    rows = onnx.op("Or", edits.rows, onnx.op("Greater", bias.share, 0.0))
+    used = onnx.op("Or", onnx.op("Or", edits.used, bias.used), automaton.used)
+    return replace(edits, rows=onnx.op("Or", rows, onnx.op("GreaterOrEqual", automaton.start, 0)), used=used)
 
 
 def _with_room(onnx: OnnxEmitter, limit: str, begun: str, phrases: str, longest: int | None) -> str:
@@ -211,7 +236,8 @@ def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:
     """The options of `OPTION_TYPES`, with a row for each sentence of the batch."""
     options, (tokens, *numbers) = begun.options, begun.options.needed_edits.inputs.names
     names = [options.length_penalty, *astuple(options.needed_rules), tokens, *numbers, options.needed_edits.rows]
-    names.append(options.needed_phrases.tokens)
+    assert options.bias is not None and options.automaton is not None
+    names += [options.needed_phrases.tokens, options.bias.share, options.automaton.start]
     pairs = zip(OPTION_TYPES, names, strict=True)
     return {
         name: onnx.op(
@@ -223,11 +249,18 @@ def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:
 
 def options_of(options: BeamOptions, option: Names) -> BeamOptions:
     """The options of the live sentences; `options` are those of the batch."""
-    rest = {name: value for name, value in option.items() if name not in ("length_penalty", "edited", "phrases")}
+    assert options.bias is not None and options.automaton is not None
+    bias = replace(options.bias, share=option["prefix_bias"])
+    automaton = replace(options.automaton, start=option["automaton_start"])
+    rest = {name: value for name, value in option.items() if name not in _APART}
     rules = Rules(*(rest.pop(field.name) for field in fields(Rules)))
     edits = replace(options.needed_edits, inputs=EditInputs(**rest), rows=option["edited"])
     phrases = replace(options.needed_phrases, tokens=option["phrases"])
-    return replace(options, length_penalty=option["length_penalty"], rules=rules, edits=edits, phrases=phrases)
+    own = replace(options, length_penalty=option["length_penalty"], rules=rules, edits=edits, phrases=phrases)
+    return replace(own, bias=bias, automaton=automaton)
+
+
+_APART = ("length_penalty", "edited", "phrases", "prefix_bias", "automaton_start")
 
 
 def heads_of(decoder: Decoder, begun: Begun) -> Names:

@@ -23,6 +23,7 @@ from xformc.compiler.search.candidates import (
     Candidates,
     Pool,
     Standing,
+    Texts,
     forced_token,
     reorder,
     select,
@@ -48,12 +49,12 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         known = {**begun.prepared, **live.constant, **now.state}
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        forced = forced_token(scope, live.prefix, now.position)
+        texts = Texts(now.beam.tokens, live.prefix, forced_token(scope, live.prefix, now.position), live.limit)
         options = options_of(begun.options, live.option)
-        candidates = select(scope, logits, now.beam.scores, options, forced, now.beam.tokens)
+        candidates = select(scope, logits, now.beam.scores, options, texts)
         if inputs.default:
             place = now.position, len(inputs.default)
-            (scores,) = unscored(scope, (candidates.scores,), forced, place, decoder.written.absent)
+            (scores,) = unscored(scope, (candidates.scores,), texts.forced, place, decoder.written.absent)
             candidates = replace(candidates, scores=scores)
         go_on, new = advance(scope, options, live, now, candidates, moving(types, state))
         return go_on, replace(new, state={**state, **new.state})

@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
+from xformc.compiler.search.automaton import Automaton, only_allowed
 from xformc.compiler.search.carried import NEVER, BeamIntegers, BeamScores, BeamTokens
 from xformc.compiler.search.edits import EditInputs, Edits, edit_scores
 from xformc.compiler.search.loops import Record
 from xformc.compiler.search.phrases import Phrases, has_all, in_turn, next_tokens
+from xformc.compiler.search.prefix_bias import PrefixBias, emit_biased, still_forced
 from xformc.format.search_options import STOP_RULES
 from xformc.format.tokens import SpecialTokens
 
@@ -19,8 +21,8 @@ class BeamOptions:
     """Options of all steps; `width` and `candidates` (twice the width) are vectors with one element.
 
     `special` are the special tokens of the written text. `rules` are None for the GNMT length penalty and the stop rule
-    `first`, `edits` for a search that edits no scores, `phrases` for one without phrases. With rules, the length
-    penalty is [batch], otherwise a scalar.
+    `first`, `edits`, `phrases`, `bias` and `automaton` for a search without them. With rules, the length penalty is
+    [batch], otherwise a scalar.
     """
 
     width: str
@@ -31,6 +33,8 @@ class BeamOptions:
     rules: "Rules | None" = None
     edits: Edits | None = None
     phrases: Phrases | None = None
+    bias: PrefixBias | None = None
+    automaton: Automaton | None = None
 
     @property
     def needed_rules(self) -> "Rules":
@@ -58,6 +62,17 @@ class Rules:
     penalty_offset: str
     stop_rule: str
     patience: str
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The hypotheses of a step: their `tokens` [batch, beam, length], those that the texts of each sentence begin with
+    [batch, any], padded, the one of these at this step, or absent, and the most tokens of a text, both [batch]."""
+
+    tokens: str
+    prefix: str
+    forced: str
+    limit: str
 
 
 @dataclass(frozen=True)
@@ -186,24 +201,15 @@ def unscored(
     return onnx.op("Where", onnx.op("And", given, onnx.op("Greater", scores, NEVER)), 0.0, scores), *rest
 
 
-def select(
-    onnx: OnnxEmitter,
-    logits: str,
-    before: str,
-    options: BeamOptions,
-    forced: str | None = None,
-    texts: str | None = None,
-) -> Candidates:
+def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions, texts: Texts | None = None) -> Candidates:
     """The best continuations, given the logits of the step and the scores of the hypotheses [batch, beam].
 
-    `forced` [batch]: the only token that continues the hypotheses of a sentence, or absent for any. `texts` are the
-    tokens of the hypotheses, [batch, beam, length], with which scores are edited and phrases found; None for neither.
+    `texts` are None for a search without prefixes, edits and phrases.
     """
     pair, best, ids = _best(onnx, logits, options.candidates)
     if texts is not None:
         best, ids = _edit(onnx, pair, texts, options, best, ids)
-    if forced is not None:
-        best, ids = _force(onnx, pair, (forced, options.special.absent), best, ids)
+        best, ids = _force(onnx, pair, texts, options, best, ids)
     total = onnx.op("Add", best, onnx.op("Unsqueeze", before, [2, 3]))
     flat = onnx.op("Concat", onnx.op("Shape", before, end=1), [-1], axis=0)
 
@@ -212,10 +218,10 @@ def select(
         tokens = scope.op("GatherElements", scope.op("Reshape", ids, flat), chosen, axis=-1)
         return scores, tokens, scope.op("Div", chosen, options.candidates)
 
-    if options.phrases is None or texts is None or forced is None:
+    if options.phrases is None or texts is None:
         scores, tokens, parents = usual(onnx)
     else:
-        given = (pair, before, options, forced, texts)
+        given = (pair, before, options, texts)
 
         def with_phrases(scope: OnnxEmitter) -> tuple[str, ...]:
             return _in_turn(scope, *given)
@@ -233,16 +239,16 @@ def _best(onnx: OnnxEmitter, logits: str, count: str) -> tuple[tuple[str, str], 
 
 
 def _in_turn(
-    onnx: OnnxEmitter, pair: tuple[str, str], before: str, options: BeamOptions, forced: str, texts: str
+    onnx: OnnxEmitter, pair: tuple[str, str], before: str, options: BeamOptions, texts: Texts
 ) -> tuple[str, ...]:
     """The scores, tokens and parents of the candidates with phrases, in the order of their places.
 
     `pair` are the logits and their normalizers. The tokens that continue phrases are not edited.
     """
     assert options.phrases is not None
-    scores = onnx.op("Sub", *pair)
+    scores = _biased(onnx, onnx.op("Sub", *pair), texts, options)
     changed = _edited(onnx, scores, texts, options)
-    wanted = onnx.op("Unsqueeze", next_tokens(onnx, texts, options.phrases.tokens), [2])
+    wanted = onnx.op("Unsqueeze", next_tokens(onnx, texts.tokens, options.phrases.tokens), [2])
     none = onnx.op("Less", wanted, 0)
     own = onnx.op("Where", none, NEVER, onnx.op("GatherElements", scores, onnx.op("Max", wanted, 0), axis=-1))
     zeros = onnx.op("Expand", 0, onnx.op("Shape", scores))
@@ -251,25 +257,37 @@ def _in_turn(
     changed = onnx.op("Where", onnx.op("Greater", marks, 0), NEVER, changed)
     best, ids = onnx.ops("TopK", 2, changed, options.candidates, axis=-1)
     best, ids = (onnx.op("Concat", *both, axis=3) for both in ((best, own), (ids, onnx.op("Max", wanted, 0))))
-    best, ids = _force(onnx, pair, (forced, options.special.absent), best, ids)
+    best, ids = _force(onnx, pair, texts, options, best, ids)
     total = onnx.op("Add", best, onnx.op("Unsqueeze", before, [2, 3]))
     lists = onnx.op("Squeeze", total, [2]), onnx.op("Squeeze", ids, [2])
-    found = in_turn(onnx, lists, texts, options.phrases.tokens, options.candidates)
+    found = in_turn(onnx, lists, texts.tokens, options.phrases.tokens, options.candidates)
     return found.scores, found.tokens, found.parents
 
 
-def _edited(onnx: OnnxEmitter, scores: str, texts: str, options: BeamOptions) -> str:
+def _biased(onnx: OnnxEmitter, scores: str, texts: Texts, options: BeamOptions) -> str:
+    """The log probabilities [batch, beam, 1, vocabulary], in which the tokens of prefixes may be likelier."""
+    assert options.bias is not None
+    given = (texts.prefix, texts.forced, options.special.absent)
+    return emit_biased(onnx, scores, texts.tokens, options.bias, given)
+
+
+def _edited(onnx: OnnxEmitter, scores: str, texts: Texts, options: BeamOptions) -> str:
     """The log probabilities [batch, beam, 1, vocabulary] after the edits."""
-    edits = options.needed_edits
+    edits, automaton, bias = options.needed_edits, options.automaton, options.bias
+    assert automaton is not None and bias is not None
     rows = onnx.op("Reshape", scores, onnx.op("Concat", [-1], onnx.op("Shape", scores, start=3), axis=0))
-    written = onnx.op("Reshape", texts, onnx.op("Concat", [-1], onnx.op("Shape", texts, start=2), axis=0))
-    inputs = _for_hypotheses(onnx, edits.inputs, onnx.op("Shape", texts, start=1, end=2))
+    written = onnx.op("Reshape", texts.tokens, onnx.op("Concat", [-1], onnx.op("Shape", texts.tokens, start=2), axis=0))
+    inputs = _for_hypotheses(onnx, edits.inputs, onnx.op("Shape", texts.tokens, start=1, end=2))
     changed = onnx.op("Reshape", edit_scores(onnx, rows, written, inputs), onnx.op("Shape", scores))
-    return onnx.op("Where", onnx.op("Unsqueeze", edits.rows, [1, 2, 3]), changed, scores)
+    changed = onnx.op("Where", onnx.op("Unsqueeze", edits.rows, [1, 2, 3]), changed, scores)
+    forced = onnx.op("LessOrEqual", bias.share, 0.0)
+    skipped = onnx.op("Where", forced, emit_lengths(onnx, texts.prefix, options.special), 0)
+    skipped = onnx.op("Add", skipped, 1)
+    return only_allowed(onnx, changed, texts.tokens, automaton, skipped, texts.limit)
 
 
 def _edit(
-    onnx: OnnxEmitter, pair: tuple[str, str], texts: str, options: BeamOptions, best: str, ids: str
+    onnx: OnnxEmitter, pair: tuple[str, str], texts: Texts, options: BeamOptions, best: str, ids: str
 ) -> tuple[str, str]:
     """The best log probabilities and their tokens after the edits, if there are any.
 
@@ -278,7 +296,7 @@ def _edit(
     edits = options.needed_edits
 
     def edited(scope: OnnxEmitter) -> tuple[str, ...]:
-        changed = _edited(scope, scope.op("Sub", *pair), texts, options)
+        changed = _edited(scope, _biased(scope, scope.op("Sub", *pair), texts, options), texts, options)
         found = scope.ops("TopK", 2, changed, options.candidates, axis=-1)
         here = scope.op("Unsqueeze", edits.rows, [1, 2, 3])
         return tuple(scope.op("Where", here, new, old) for new, old in zip(found, (best, ids), strict=True))
@@ -295,14 +313,18 @@ def _for_hypotheses(onnx: OnnxEmitter, inputs: EditInputs, beam: str) -> EditInp
     return EditInputs(*(onnx.op("Gather", name, rows, axis=0) for name in inputs.names))
 
 
-def _force(onnx: OnnxEmitter, pair: tuple[str, str], forced: tuple[str, int], best: str, ids: str) -> tuple[str, str]:
+def _force(
+    onnx: OnnxEmitter, pair: tuple[str, str], texts: Texts, options: BeamOptions, best: str, ids: str
+) -> tuple[str, str]:
     """The best log probabilities and their tokens; of a sentence with a forced token, that one for each hypothesis.
 
-    `pair` are the logits and their normalizers, `forced` these tokens, and the number of none.
+    `pair` are the logits and their normalizers.
     """
+    assert options.bias is not None
     logits, normalizer = pair
-    only = onnx.op("Unsqueeze", forced[0], [1, 2, 3])
-    is_forced = onnx.op("Not", onnx.op("Equal", only, forced[1]))
+    only = still_forced(onnx, texts.forced, options.bias, options.special.absent)
+    only = onnx.op("Unsqueeze", only, [1, 2, 3])
+    is_forced = onnx.op("Not", onnx.op("Equal", only, options.special.absent))
     places = onnx.op("Expand", only, onnx.op("Concat", onnx.op("Shape", logits, end=3), [1], axis=0))
     score = onnx.op("Sub", onnx.op("GatherElements", logits, places, axis=-1), normalizer)
     count = onnx.op("Squeeze", onnx.op("Shape", best, start=3))

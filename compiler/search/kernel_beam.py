@@ -40,6 +40,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
     """
     begun = begin(onnx, decoder, inputs, longest)
     width, edits = begun.options.width, inputs.edits.names
+    controls = (inputs.phrases, inputs.prefix_bias, inputs.automaton, inputs.automaton_needs, inputs.automaton_start)
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": _OPENED}, begun.prepared)
     ancestors = onnx.op("Expand", 0, onnx.op("Concat", begun.batch, _OPENED, [0], axis=0))
     caches = _emit_caches(onnx, decoder.resident, begun)
@@ -49,7 +50,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, inputs.phrases)
+        rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, live.limit)
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
         if inputs.default:
             forced = forced_token(scope, live.prefix, now.position)

@@ -119,7 +119,7 @@ def emit_refilled_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInpu
         furthest = scope.op("ReduceMax", now.at, keepdims=0)
         given = {**known, **now.state, FURTHEST.name: furthest}
         result, states = emit_step(scope, decoder, _newest(scope, now), now.at, given)
-        rest = (prefix, now.at, now.beam.tokens, *edits, sentence)
+        rest = (prefix, now.at, now.beam.tokens, *edits, sentence, "", inputs.prefix_bias)
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
         if inputs.default:
             forced = forced_tokens(scope, prefix, now.at)

@@ -18,6 +18,7 @@ from pydantic import (
 
 from xformc.format.precision import WORDS
 from xformc.format.search_options import (
+    MAX_BIAS,
     MAX_PREFIX,
     MAX_SUPPRESSED,
     MIN_REPETITION,
@@ -379,6 +380,7 @@ class Decode(Section):
     presence_penalty: TokenPenalty = 0.0
     frequency_penalty: TokenPenalty = 0.0
     prefix: Beginning = Field(default_factory=list[int])
+    prefix_bias: Annotated[float, Field(ge=0, le=MAX_BIAS)] = 0.0
     alignment: Pattern | None = None
     sample: Sample = Sample()
 
@@ -397,6 +399,13 @@ class Decode(Section):
         width = info.data.get("beam_size", value)
         if value > width:
             raise ValueError(f"must be at most beam_size, which is {width}")
+        return value
+
+    @field_validator("prefix_bias")
+    @classmethod
+    def _of_no_default(cls, value: float, info: ValidationInfo) -> float:
+        if value and info.data.get("prefix"):
+            raise ValueError("the default prefix is always forced: leave out `prefix` or `prefix_bias`")
         return value
 
     @field_validator("max_length")

@@ -160,6 +160,7 @@ SearchOptions read_search(const Document& document, const char* beam_size) {
   options.max_length_factor = document.number("max_length_factor", 0, MAX_FACTOR);
   options.max_length_offset = document.integer("max_length_offset", 0, MAX_OFFSET);
   options.controls = read_controls(document);
+  options.biases_prefixes = document.has("prefix_bias");
   options.edits = read_edits(document);
   return options;
 }

@@ -23,7 +23,7 @@ struct Candidates {
     Scan scan(vocabulary, rows, std::min(Scan::blocks_of(vocabulary), parts), continuations.most);
     const auto look = [&](int64_t row, int64_t part) {
       for (int64_t block = scan.first_block(part); block < scan.first_block(part + 1); ++block) {
-        scan.look(row, part, block, data + row * vocabulary + block * SCAN_BLOCK);
+        scan.look(row, part, block, data + row * vocabulary + block * SCAN_BLOCK, continuations.automaton);
       }
     };
     const auto logit_of = [&](int64_t row, int64_t token) { return data[row * vocabulary + token]; };
@@ -46,9 +46,10 @@ struct Candidates {
 }  // namespace
 
 void add_candidates(Ort::CustomOpDomain& domain) {
-  static const Operator<Candidates> candidates(
-      "Candidates", {FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT, INT64, INT64},
-      {FLOAT, INT64, INT64}, 3);
+  static const Operator<Candidates> candidates("Candidates",
+                                               {FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT,
+                                                FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64},
+                                               {FLOAT, INT64, INT64}, 3);
   domain.Add(&candidates);
 }
 

@@ -9,8 +9,8 @@
 
 namespace xformc {
 
-// What is done to the score of a token: it is banned, or penalised for the times that the text has it, or neither if it is
-// kept.
+// What is done to the score of a token: it is banned, or penalised for the times that the text has it, if it has, or
+// neither if it is kept.
 struct Edit {
   int64_t token;
   int64_t count;
@@ -21,6 +21,8 @@ struct Edit {
 // The edits of the rows of a step, from the tokens of each hypothesis and the options of each sentence.
 class Edits {
  public:
+  static constexpr int64_t NONE = -1;  // no token: what pads a list of suppressed ones
+
   // The inputs from `first` on are the tokens of each hypothesis [batch, beam, any], the suppressed tokens [rows, any],
   // padded with -1, the length of n-grams that must not repeat, and the penalties for repetition, presence and frequency,
   // all [rows], then those of Sentences; none of them is there in older models, or one row of each without its axis. The
@@ -54,8 +56,8 @@ class Edits {
   const int64_t* text(int64_t row) const { return tokens_ == nullptr ? nullptr : tokens_ + row * apart_; }
   int64_t length(int64_t row) const { return tokens_ == nullptr ? 0 : lengths_[static_cast<size_t>(row / beam_)]; }
 
-  // The edits of a row, by token; those of `kept` tokens, if any.
-  std::vector<Edit> of(int64_t row, const std::vector<int64_t>& kept = {}) const {
+  // The edits of a row, by token; those of `kept` tokens, if any, and none of a token that is `asked` for, if any.
+  std::vector<Edit> of(int64_t row, const std::vector<int64_t>& kept = {}, int64_t asked = NONE) const {
     const int64_t length = lengths_[static_cast<size_t>(row / beam_)];
     const int64_t *text = tokens_ + row * apart_, *list = suppressed_ + list_of(row) * longest_;
     std::vector<Edit> found;
@@ -77,6 +79,7 @@ class Edits {
       require(is_token(token), "a token of a phrase is not in the vocabulary");
       found.push_back({token, 0, false, true});
     }
+    if (asked != NONE) found.push_back({asked, 0, false});
     return merged(std::move(found));
   }
 
@@ -84,14 +87,13 @@ class Edits {
   float apply(const Edit& edit, float score, int64_t row) const {
     if (edit.kept) return score;
     if (edit.banned) return -std::numeric_limits<float>::infinity();
+    if (edit.count == 0) return score;
     const Penalties penalties = penalties_of(row);
     const float repeated = score < 0 ? score * penalties.repetition : score / penalties.repetition;
     return repeated - (penalties.presence + penalties.frequency * static_cast<float>(edit.count));
   }
 
  private:
-  static constexpr int64_t NONE = -1;  // what pads a list of suppressed tokens
-
   // The number of tokens of each sentence's hypotheses, of `all` in a row.
   void read_lengths(const Positions& positions, int64_t batch, int64_t all) {
     apart_ = all;

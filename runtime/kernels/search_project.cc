@@ -55,7 +55,7 @@ struct ProjectCandidates {
     Scan scan(vocabulary, rows, shares.parts(), continuations.most);
     AskedLogits asked(continuations);
     shares.run(context, scan, [&](int64_t row, int64_t part, int64_t block, const float* logits) {
-      scan.look(row, part, block, logits);
+      scan.look(row, part, block, logits, continuations.automaton);
       asked.look(row, block, logits);
     });
     choose_all(context, continuations, scan, asked);
@@ -81,8 +81,8 @@ struct ProjectCandidates {
 
 void add_project_candidates(Ort::CustomOpDomain& domain) {
   static const Operator<ProjectCandidates> project_candidates(
-      "ProjectCandidates",
-      {FLOAT, FLOAT, INT64, ANY, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT, INT64, INT64},
+      "ProjectCandidates", {FLOAT, FLOAT, INT64, ANY,   FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64,
+                            FLOAT, FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64},
       {FLOAT, INT64, INT64}, 4);
   domain.Add(&project_candidates);
 }

@@ -7,6 +7,7 @@
 
 #include "attend.h"
 #include "kernel.h"
+#include "search_automaton.h"
 #include "search_edits.h"
 #include "search_phrases.h"
 #include "search_ranking.h"
@@ -34,11 +35,23 @@ class Scan {
   int64_t first_block(int64_t part) const { return blocks_ * part / parts_; }
   int64_t tokens_of(int64_t block) const { return std::min(SCAN_BLOCK, vocabulary_ - block * SCAN_BLOCK); }
 
-  // Takes in the logits of a block of a row; the blocks of a part come one after the other.
-  void look(int64_t row, int64_t part, int64_t block, const float* logits) {
-    const int64_t place = row * parts_ + part, i = row * blocks_ + block;
+  // Takes in the logits of a block of a row; the blocks of a part come one after the other. Only tokens that the automaton
+  // allows are among the best.
+  void look(int64_t row, int64_t part, int64_t block, const float* logits, const Automaton& automaton) {
+    const int64_t place = row * parts_ + part, i = row * blocks_ + block, first = block * SCAN_BLOCK;
+    const int64_t count = tokens_of(block);
     Best best{most_, size_[place], &logit_[place * most_], &token_[place * most_]};
-    routines_.scan(logits, block * SCAN_BLOCK, tokens_of(block), best, highest_[i], sum_[i]);
+    if (automaton.restricts(row)) {
+      float masked[SCAN_BLOCK], other;
+      int64_t token;
+      double sum;
+      Best unused{1, 0, &other, &token};
+      routines_.scan(logits, first, count, unused, highest_[i], sum_[i]);
+      automaton.mask(row, first, count, logits, masked);
+      routines_.scan(masked, first, count, best, other, sum);
+    } else {
+      routines_.scan(logits, first, count, best, highest_[i], sum_[i]);
+    }
     size_[place] = best.size;
   }
 
@@ -94,7 +107,7 @@ class Continuations {
  public:
   // `scores` [batch, beam] is the input 1, the width the input 2. The inputs from `prefix` on are the tokens [batch, any]
   // that the texts begin with, padded with `pad`, and the position of this step, one or that of each sentence, then those of
-  // Edits; they may be absent.
+  // Edits, Phrases, how much likelier the tokens of the prefix are made [rows], and those of Automaton; they may be absent.
   // The outputs are made later, by `make_outputs`.
   Continuations(const Ort::KernelContext& context, int64_t vocabulary, size_t prefix, int64_t pad) : pad_(pad) {
     const auto width = single<int64_t>(context, 2);
@@ -108,11 +121,13 @@ class Continuations {
     require(beam >= 1, "there must be at least 1 hypothesis for each sentence");
     require(vocabulary >= count, "the vocabulary is smaller than twice the beam's width");
     before_ = scores.GetTensorData<float>();
-    read_forced(context, vocabulary, prefix);
     const Sentences sentences(context, prefix + 8, batch);
     const Phrases phrases(context, prefix + 9, sentences);
     if (phrases.any()) phrases_ = std::make_unique<Phrases>(phrases);
-    read_edits(Edits(context, prefix + 2, vocabulary, batch, beam), vocabulary);
+    const Edits edits(context, prefix + 2, vocabulary, batch, beam);
+    read_forced(context, vocabulary, prefix, sentences, edits);
+    automaton = Automaton(context, prefix + 11, prefix, pad, vocabulary, batch, beam, sentences, edits);
+    read_edits(edits, vocabulary);
   }
 
   // The tokens of a row whose logits `choose` asks for, in order: the forced one, or else those with edits.
@@ -177,6 +192,7 @@ class Continuations {
   int64_t count;  // how many continuations each sentence has
   int64_t most;   // how many of the best tokens of a row hold its continuations, whatever is edited
   int64_t batch, beam;
+  Automaton automaton;  // which tokens may follow a row, but for forced ones
 
  private:
   struct Continuation {
@@ -231,13 +247,17 @@ class Continuations {
   std::vector<std::pair<float, int64_t>> edited(const Ranking<int64_t>& best, int64_t row, float normalizer,
                                                 const Logit& logit_of) const {
     const auto [first, last] = asked(row);
+    const Bias bias = bias_of(row);
+    const float others = normalizer - bias.log_rest();
     std::vector<std::pair<float, int64_t>> found;
     for (const auto& [logit, token] : best) {
       if (static_cast<int64_t>(found.size()) == count) break;
-      if (!std::binary_search(first, last, token)) found.emplace_back(logit - normalizer, token);
+      if (!std::binary_search(first, last, token)) found.emplace_back(logit - others, token);
     }
     for (const Edit& edit : *edits_of(row)) {
-      const float score = edits_->apply(edit, logit_of(row, edit.token) - normalizer, row);
+      const float logit = logit_of(row, edit.token);
+      const float own = edit.token == bias.token ? bias.likelier(logit - normalizer) : logit - others;
+      const float score = edits_->apply(edit, own, row);
       if (!std::isnan(score)) found.emplace_back(score, edit.token);
     }
     std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -246,13 +266,13 @@ class Continuations {
 
   void read_edits(const Edits& edits, int64_t vocabulary) {
     most = count;
-    if (edits.any() || phrases_) edits_ = std::make_unique<Edits>(edits);
+    if (edits.any() || phrases_ || !biases_.empty()) edits_ = std::make_unique<Edits>(edits);
     if (!edits_ && forced_.empty()) return;
     int64_t longest = 0;
     for (int64_t row = 0; row < rows(); ++row) {
       begins_.push_back(static_cast<int64_t>(asked_.size()));
       const int64_t only = forced(row / beam);
-      row_edits_.push_back(only == pad_ && edits_ ? edits_->of(row, kept(*edits_, row)) : std::vector<Edit>());
+      row_edits_.push_back(only == pad_ && edits_ ? row_edits(row) : std::vector<Edit>());
       if (only != pad_) asked_.push_back(only);
       for (const Edit& edit : row_edits_.back()) asked_.push_back(edit.token);
       longest = std::max(longest, static_cast<int64_t>(row_edits_.back().size()));
@@ -261,7 +281,17 @@ class Continuations {
     most = std::min(vocabulary, count + longest);
   }
 
-  void read_forced(const Ort::KernelContext& context, int64_t vocabulary, size_t input) {
+  // The edits of a row; tokens that the automaton does not allow are banned.
+  std::vector<Edit> row_edits(int64_t row) const {
+    std::vector<Edit> result = edits_->of(row, kept(*edits_, row), bias_of(row).token);
+    for (Edit& edit : result) {
+      if (!automaton.allows(row, edit.token)) edit = {edit.token, 0, true};
+    }
+    return result;
+  }
+
+  void read_forced(const Ort::KernelContext& context, int64_t vocabulary, size_t input, const Sentences& sentences,
+                   const Edits& edits) {
     if (context.GetInputCount() <= input + 1 || !context.GetInput(input) || !context.GetInput(input + 1)) return;
     const Ort::ConstValue prefix = context.GetInput(input);
     const Shape shape = shape_of(prefix);
@@ -269,18 +299,44 @@ class Continuations {
     const Positions positions(context, input + 1, batch);
     require(positions.first() >= 0, "the position is below 0");
     if (positions.first() >= shape[1]) return;
+    Option<float> bias(0);
+    bias.read(context, input + 10, sentences);
+    if (bias.differs(0)) biases_.resize(static_cast<size_t>(rows()));
     const int64_t* tokens = prefix.GetTensorData<int64_t>();
     for (int64_t i = 0; i < batch; ++i) {
-      const int64_t token = positions[i] < shape[1] ? tokens[i * shape[1] + positions[i]] : pad_;
+      const int64_t* own = tokens + i * shape[1];
+      const int64_t token = positions[i] < shape[1] ? own[positions[i]] : pad_;
       require(token == pad_ || (token >= 0 && token < vocabulary), "a token of the prefix is not in the vocabulary");
-      forced_.push_back(token);
+      const float share = bias.of(sentences, i);
+      forced_.push_back(share == 0 ? token : pad_);
+      if (share == 0 || token == pad_) continue;
+      require(share > 0 && share < 1 && edits.text(0) != nullptr, "the bias of a prefix is from 0 to less than 1");
+      for (int64_t row = i * beam; row < (i + 1) * beam; ++row) {
+        const bool follows =
+            edits.length(row) > positions[i] && std::equal(own, own + positions[i], edits.text(row) + 1);
+        if (follows) biases_[static_cast<size_t>(row)] = {token, share};
+      }
     }
   }
+
+  // The token of the prefix that is made likelier after a text, if any (docs/search.md).
+  struct Bias {
+    int64_t token = Edits::NONE;
+    float share = 0;
+
+    // What is added to the log probabilities of the other tokens.
+    float log_rest() const { return token == Edits::NONE ? 0 : std::log1p(-share); }
+    // The log probability of the token, from that which the model gives it.
+    float likelier(float score) const { return std::log((1 - share) * std::exp(score) + share); }
+  };
+
+  Bias bias_of(int64_t row) const { return biases_.empty() ? Bias() : biases_[static_cast<size_t>(row)]; }
 
   int64_t pad_;
   std::vector<int64_t> forced_;  // of each sentence; empty if there is none
   std::unique_ptr<Edits> edits_;
   std::unique_ptr<Phrases> phrases_;
+  std::vector<Bias> biases_;  // of each row; empty if there is none
   std::vector<std::vector<Edit>> row_edits_;
   std::vector<int64_t> asked_, begins_;  // those of a row are from one element of `begins_` to the next
   const float* before_;

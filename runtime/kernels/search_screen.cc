@@ -16,8 +16,9 @@ constexpr double WEIGHTY = -6.931, EVEN = 32;
 class Wanted {
  public:
   // `margins`: how far a row's screened logits may be from its logits in float32.
-  Wanted(const Scan& scan, int64_t rows, std::vector<float> margins)
-      : scan_(scan), margins_(std::move(margins)), known_(margins_.size()),
+  // Tokens that the automaton does not allow are wanted only if they weigh much.
+  Wanted(const Scan& scan, int64_t rows, std::vector<float> margins, const Automaton& automaton)
+      : scan_(scan), automaton_(automaton), margins_(std::move(margins)), known_(margins_.size()),
         found_(static_cast<size_t>(rows * scan.parts())) {}
 
   struct Token {
@@ -30,15 +31,18 @@ class Wanted {
     Known& known = known_[static_cast<size_t>(row)];
     const Scan::Total total = scan_.total(row, block);
     const double sum = known.add(total.highest < -700 ? 0 : total.sum * std::exp(std::min(total.highest, 700.0)));
-    float least = std::fmin(good(row, known.raise(scan_.reached(row, part))), weighty(total, std::log(sum)));
-    least -= std::fabs(least) * 1e-5f + 1e-5f;  // never above what it will be in the end, however that is rounded
+    const float heavy = lowered(weighty(total, std::log(sum)));
+    const float least = std::fmin(lowered(good(row, known.raise(scan_.reached(row, part)))), heavy);
     if (total.highest < least) return;
     float values[SCAN_BLOCK + COLLECT_MORE];
     int32_t places[SCAN_BLOCK + COLLECT_MORE];
     const int64_t size = routines_.collect(logits, scan_.tokens_of(block), least, values, places);
     std::vector<Token>& found = found_[static_cast<size_t>(row * scan_.parts() + part)];
     const int32_t first = static_cast<int32_t>(block * SCAN_BLOCK);
-    for (int64_t i = 0; i < size; ++i) found.push_back({first + places[i], values[i]});
+    for (int64_t i = 0; i < size; ++i) {
+      if (values[i] >= heavy || automaton_.allows(row, first + places[i]))
+        found.push_back({first + places[i], values[i]});
+    }
   }
 
   // Those that are wanted now that all blocks were looked at: no other token is one of the row's best.
@@ -48,7 +52,8 @@ class Wanted {
     for (int64_t part = row * scan_.parts(); part < (row + 1) * scan_.parts(); ++part) {
       for (const Token& found : found_[static_cast<size_t>(part)]) {
         const Scan::Total block = scan_.total(row, found.token / SCAN_BLOCK);
-        if (found.logit >= std::fmin(enough, weighty(block, normalizer))) result.push_back(found);
+        const float least = automaton_.allows(row, found.token) ? enough : INFINITY;
+        if (found.logit >= std::fmin(least, weighty(block, normalizer))) result.push_back(found);
       }
     }
     return result;
@@ -87,6 +92,9 @@ class Wanted {
     return std::isnan(least) ? -INFINITY : least;
   }
 
+  // A number that is never above what it will be in the end, however that is rounded.
+  static float lowered(float least) { return std::isinf(least) ? least : least - (std::fabs(least) * 1e-5f + 1e-5f); }
+
   // The least screened logit of a block that weighs much.
   static float weighty(const Scan::Total& block, double normalizer) {
     return block.sum > EVEN ? INFINITY : static_cast<float>(normalizer + WEIGHTY);
@@ -94,6 +102,7 @@ class Wanted {
 
   const StepRoutines& routines_ = step_routines();
   const Scan& scan_;
+  const Automaton& automaton_;
   std::vector<float> margins_;
   std::vector<Known> known_;
   std::vector<std::vector<Token>> found_;  // by row and part
@@ -133,15 +142,15 @@ struct ScreenCandidates {
     const PackedRows packed(context, routines(), Precision::int16, x, rows, depth);
     const LogitShares shares(packed, screen.weight, rows);
     Scan scan(vocabulary_, rows, shares.parts(), continuations.most);
-    Wanted wanted(scan, rows, screen.margins(packed, rows));
+    Wanted wanted(scan, rows, screen.margins(packed, rows), continuations.automaton);
     shares.run(context, scan, [&](int64_t row, int64_t part, int64_t block, const float* logits) {
-      scan.look(row, part, block, logits);
+      scan.look(row, part, block, logits, continuations.automaton);
       wanted.look(row, part, block, logits);
     });
     Chosen chosen{std::vector<Chosen::Row>(static_cast<size_t>(rows))};
     parallel(context, static_cast<size_t>(rows), [&](size_t i) {
       const int64_t row = static_cast<int64_t>(i);
-      chosen.rows[i] = screen.refine(scan, wanted, row, x + row * depth, continuations.most);
+      chosen.rows[i] = screen.refine(scan, wanted, row, x + row * depth, continuations);
     });
     choose_all(context, continuations, chosen,
                [&](int64_t row, int64_t token) { return screen.logit(token, x + row * depth); });
@@ -183,8 +192,9 @@ struct ScreenCandidates {
     }
 
     // The best tokens of a row of x in float32, and the normalizer of the screened logits with these put right.
-    Chosen::Row refine(const Scan& scan, const Wanted& wanted, int64_t row, const float* x, int64_t most) const {
-      Ranking<int64_t> best(most);
+    Chosen::Row refine(const Scan& scan, const Wanted& wanted, int64_t row, const float* x,
+                       const Continuations& continuations) const {
+      Ranking<int64_t> best(continuations.most);
       const Scan::Total total = scan.total(row);
       const std::vector<Wanted::Token> tokens = wanted.all(row, scan.reached(row), total.normalizer());
       double sum = total.sum;
@@ -193,7 +203,7 @@ struct ScreenCandidates {
         const int64_t token = tokens[i].token;
         const float value = logit(token, x);
         sum += std::exp(value - total.highest) - std::exp(tokens[i].logit - total.highest);
-        best.offer(value, token);
+        if (continuations.automaton.allows(row, token)) best.offer(value, token);
       }
       return {std::move(best), static_cast<float>(total.highest + std::log(sum))};
     }
@@ -212,9 +222,8 @@ struct ScreenCandidates {
 
 void add_screen_candidates(Ort::CustomOpDomain& domain) {
   static const Operator<ScreenCandidates> screen_candidates(
-      "ScreenCandidates",
-      {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT,
-       INT64, INT64},
+      "ScreenCandidates", {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64,
+                           INT64, FLOAT, FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64},
       {FLOAT, INT64, INT64}, 7);
   domain.Add(&screen_candidates);
 }

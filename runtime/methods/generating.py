@@ -8,7 +8,8 @@ from typing import Any, TypeVar, Unpack, cast
 from xformc.errors import UserError
 from xformc.format.manifest import SampleOptions
 from xformc.runtime.batch_server import Seats, require_refills
-from xformc.runtime.constrain import Allowed, Constraint, Spelled, constrain_by, constrain_by_grammar
+from xformc.runtime.constrain import Allowed, Constraint, constrain_by, constrain_by_grammar
+from xformc.runtime.constraints import spelled_text
 from xformc.runtime.draft import Speculation, speculation
 from xformc.runtime.each import asked, values_of
 from xformc.runtime.generate import (
@@ -248,9 +249,7 @@ class Generating(Loaded):
         text = self.manifest.inputs[self.manifest.written]
         if allowed is not None:
             return constrain_by(allowed, text.pieces)
-        vocabulary = self.tokenizer_of(self.manifest.written).vocabularies[self.manifest.written]
-        pieces = vocabulary.spelling()
-        spelled = Spelled([*pieces, *[b""] * (text.pieces - len(pieces))], text.special, vocabulary.strips)
+        spelled = spelled_text(self.manifest, self.tokenizer_of(self.manifest.written))
         return constrain_by_grammar(spelled, regex=regex, json_schema=json_schema)
 
     def _refilled(

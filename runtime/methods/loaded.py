@@ -11,6 +11,7 @@ from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest
 from xformc.format.tasks import TASKS, tasks_with
 from xformc.runtime.arrays import read_rows
+from xformc.runtime.automaton import Matching
 from xformc.runtime.choose import sampling
 from xformc.runtime.each import asked, rows_with_own, split_by_text, values_of
 from xformc.runtime.job import Job
@@ -116,14 +117,20 @@ class Loaded:
         return (job if samples is None else sampling(job, samples)), items
 
     def _search_of(
-        self, encode: Callable[[int, Item], Row], options: SearchArguments, *, token_scores: bool = False
+        self,
+        encode: Callable[[int, Item], Row],
+        options: SearchArguments,
+        *,
+        token_scores: bool = False,
+        constraint: Matching | None = None,
     ) -> Job[Item, Row, list[Hypothesis]]:
         manifest, pieces = self.manifest, self._pieces()
         resolved = resolve_options(manifest, options, pieces)
         own = values_of(manifest, lambda given: resolve_options(manifest, cast(Any, {**options, **given}), pieces))
         longest = manifest.inputs[manifest.written].longest
-        run = partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved)
-        size = partial(tokens_needed, inputs=manifest.given, options=resolved, longest=longest)
+        run = partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved, constraint=constraint)
+        room = 0 if constraint is None else constraint.room
+        size = partial(tokens_needed, inputs=manifest.given, options=resolved, longest=longest, room=room)
         return Job(
             rows_with_own(encode, own), size, with_token_scores(run, self._with_scores()) if token_scores else run
         )

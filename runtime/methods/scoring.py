@@ -154,7 +154,7 @@ class Scoring(Translating):
             self._refuse_penalty(beam_size, length_penalty)
             return self._scores_of(as_it_is if arrays else self._reader(batching, truncate))
         options: SearchArguments = {"beam_size": beam_size, "n_best": 1, "length_penalty": length_penalty}
-        options |= {"max_length_factor": 0.0, "max_length_offset": 0}  # so that texts are as long as given
+        options |= {"max_length_factor": 0.0, "max_length_offset": 0, "prefix_bias": 0.0}  # only the given texts
         if TASKS[self.manifest.task].method == "translate":
             job: Job[Any, Row, list[Hypothesis]] = self._translation(
                 batching, truncate, {**options}, token_scores=token_scores

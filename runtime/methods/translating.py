@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.runtime.align import aligning, alignments, pairs_to_align
 from xformc.runtime.alignment import Alignment
+from xformc.runtime.automaton import Automaton, Matching, with_starts
 from xformc.runtime.batch_server import Seats, require_refills
+from xformc.runtime.constraints import ForTexts, Schema, resolve_constraint
 from xformc.runtime.each import asked
 from xformc.runtime.job import Job
 from xformc.runtime.methods.loaded import Loaded, refuse_idle, with_own
@@ -40,6 +42,9 @@ class Translating(Loaded):
         *,
         prefixes: str | Iterable[Prefix] | None = None,
         phrases: Iterable[Sequence[Phrase]] | None = None,
+        regex: ForTexts[str] = None,
+        json_schema: ForTexts[Schema] = None,
+        constraint: ForTexts[Automaton] = None,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
@@ -58,6 +63,9 @@ class Translating(Loaded):
         prefixes: what each translation begins with, as text or as token ids: one for each text, or one text for all of
             them, such as a language tag. The prefix is part of the hypothesis, and of its score.
         phrases: for each text a list of phrases that its translations must have, as text or as token ids.
+        regex, json_schema: what the translations match as a whole, after their prefix: a regular expression, or a JSON
+            schema; or a list with one for each text, None for any text.
+        constraint: the same as an automaton of tokens.
         token_scores: also compute the log probability of each token, as `token_scores` of each hypothesis; their sum is
             the score with a length penalty of 0.
         alignment: also link words and tokens to those of the source, as `alignment` of each hypothesis.
@@ -80,7 +88,10 @@ class Translating(Loaded):
         batching, (items, shared) = Batching(workers, max_batch_tokens), with_own(texts, options, each)
         count = checked_samples(samples, shared, seed)
         first = None if count is None else seed
-        job = self._translation(batching, truncate, shared, first, token_scores=token_scores, alignment=alignment)
+        constraints = {"regex": regex, "json_schema": json_schema, "constraint": constraint}
+        matched = self._matched(constraints, phrases, count, slots)
+        beside: Any = {"token_scores": token_scores, "alignment": alignment, "constraint": matched}
+        job, items = with_starts(self._translation(batching, truncate, shared, first, **beside), items, matched)
         if slots is not None:
             job.require_several("translate", texts)
             rows, idle = (list(self._encoded(job, items, prefixes)), _idle(samples, phrases, token_scores, alignment))
@@ -93,6 +104,9 @@ class Translating(Loaded):
         *,
         prefixes: str | Iterable[Prefix] | None = None,
         phrases: Iterable[Sequence[Phrase]] | None = None,
+        regex: ForTexts[str] = None,
+        json_schema: ForTexts[Schema] = None,
+        constraint: ForTexts[Automaton] = None,
         window: int | None = None,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
@@ -116,7 +130,10 @@ class Translating(Loaded):
         batching, (items, shared) = Batching(workers, max_batch_tokens, window), with_own(texts, options, each)
         count = checked_samples(samples, shared, seed)
         first = None if count is None else seed
-        job = self._translation(batching, truncate, shared, first, token_scores=token_scores, alignment=alignment)
+        constraints = {"regex": regex, "json_schema": json_schema, "constraint": constraint}
+        matched = self._matched(constraints, phrases, count, slots)
+        beside: Any = {"token_scores": token_scores, "alignment": alignment, "constraint": matched}
+        job, items = with_starts(self._translation(batching, truncate, shared, first, **beside), items, matched)
         if slots is not None:
             rows, idle = self._encoded(job, items, prefixes), _idle(samples, phrases, token_scores, alignment)
             return self._refilled_rows(rows, batching, slots, shared, idle)
@@ -184,6 +201,7 @@ class Translating(Loaded):
         *,
         token_scores: bool = False,
         alignment: bool = False,
+        constraint: Matching | None = None,
     ) -> Job[str, Row, list[Hypothesis]]:
         """Search for translations, or with a seed sample one of each."""
         self._check_method("translate", "translate")
@@ -196,13 +214,23 @@ class Translating(Loaded):
             return {"source": np.array(ids, np.int64)}
 
         if seed is None:
-            job = self._search_of(encode, search_alone(options), token_scores=token_scores)
+            job = self._search_of(encode, search_alone(options), token_scores=token_scores, constraint=constraint)
         else:
             job = samples_of(
                 encode, options, manifest=self.manifest, tokenizer=tokenizer, pieces=self._pieces(), seed=seed
             )
             job = replace(job, run=with_token_scores(job.run, self._with_scores())) if token_scores else job
         return aligning(job, self.manifest, tokenizer) if alignment else job
+
+    def _matched(
+        self, given: Mapping[str, object], phrases: object, samples: int | None, slots: int | None
+    ) -> Matching | None:
+        """Return what the translations match, if anything."""
+        if all(value is None for value in given.values()):
+            return None
+        self._check_method("translate", "translate")
+        idle = {"phrases": phrases, "samples": samples, "slots": slots}
+        return resolve_constraint(self.manifest, self.tokenizer, given, idle)
 
     def _translations(
         self, seats: Seats, batching: Batching, truncate: bool, options: SearchArguments

@@ -13,6 +13,7 @@ EXTRAS = {
     "tokenizers": "tokenizers",
     "llguidance": "constraints",
     "ray": "ray",
+    "outlines_core": "constraints",
 }
 
 

@@ -12,7 +12,7 @@ from tests.imports.fairseq_files import write_fairseq
 from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import load_weights
 from xformc.exports.ctranslate2 import find_shape
-from xformc.runtime.engine import load
+from xformc.runtime.engine import Engine, load
 
 
 @pytest.mark.processor
@@ -32,6 +32,24 @@ def test_ctranslate2_translates_an_imported_model_the_same(xformc: CommandLine, 
     for mine, its in zip(ours, found, strict=True):
         tokens = [one for one in mine[0].tokens if one != 2]
         assert engine.tokenizer.pieces("target", tokens) == its.hypotheses[0]
+    assert_prefixes_bias_alike(engine, peer, texts, pieces)
+
+
+def assert_prefixes_bias_alike(engine: Engine, peer: Any, texts: list[str], pieces: list[list[str]]) -> None:
+    """Prefixes that are made likelier give both the same hypotheses and scores, and others than without them."""
+    assert engine.tokenizer is not None
+    prefixes = [[4, 5, 6], [7], [5, 5], [8, 4]]
+    given = [engine.tokenizer.pieces("target", one) for one in prefixes]
+    sizes: Any = {"beam_size": 4, "num_hypotheses": 4, "min_decoding_length": 0, "max_decoding_length": 12}
+    theirs = peer.translate_batch(pieces, target_prefix=given, prefix_bias_beta=0.5, return_scores=True, **sizes)
+    options: Any = {"beam_size": 4, "n_best": 4, "preset": "ctranslate2", "min_length": 0}
+    options |= {"max_length_factor": 0, "max_length_offset": 12}
+    ours = engine.translate(texts, prefixes=prefixes, prefix_bias=[0.5] * 4, **options)
+    assert ours != engine.translate(texts, **options)
+    for mine, its in zip(ours, theirs, strict=True):
+        tokens = [[token for token in one.tokens if token != 2] for one in mine]
+        assert [engine.tokenizer.pieces("target", one) for one in tokens] == its.hypotheses
+        assert [one.score for one in mine] == pytest.approx(its.scores, abs=1e-5)
 
 
 def test_the_choices_of_ctranslate2_are_found(tmp_path: Path) -> None:

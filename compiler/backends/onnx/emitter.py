@@ -25,6 +25,7 @@ DTYPES: dict[DType, int] = {
     "float32": TensorProto.FLOAT,
     "float16": TensorProto.FLOAT16,
     "int64": TensorProto.INT64,
+    "int32": TensorProto.INT32,
     "bool": TensorProto.BOOL,
 }
 
@@ -106,6 +107,16 @@ class Emitter:
         """Add an input of lists of tokens [rows, lists, length] of the model, by default none."""
         self._root.initializers.append(onnx.numpy_helper.from_array(np.zeros((1, 0, 0), np.int64), name))
         return Type("int64", tuple(Axis(f"{name}_{axis}") for axis in ("rows", "lists", "length")))
+
+    def default_automaton(self, names: tuple[str, str, str], vocabulary: int) -> dict[str, Type]:
+        """Add the inputs of an automaton, by default none: the states after each state and token, [states, vocabulary],
+        the needs of the states, [states], and the first state of each row, [rows]."""
+        states, first = Axis("automaton_states"), Axis(f"{names[2]}_rows")
+        types = (Type("int32", (states, Axis("", vocabulary))), Type("int64", (states,)), Type("int64", (first,)))
+        values = (np.zeros((0, vocabulary), np.int32), np.zeros(0, np.int64), np.array([-1], np.int64))
+        for name, value in zip(names, values, strict=True):
+            self._root.initializers.append(onnx.numpy_helper.from_array(value, name))
+        return dict(zip(names, types, strict=True))
 
     def once(self, key: str, make: Callable[[], str]) -> str:
         """Let `make` write, once per key in this scope."""

@@ -37,15 +37,18 @@ from xformc.compiler.search.token_scores import Scored, emit_token_scores
 from xformc.compiler.search.token_stream import Streamed, emit_first, emit_next, fixed_types, moving_types
 from xformc.format.interfaces import (
     ATTENTION,
+    AUTOMATON,
     CAPACITY,
     COUNT,
     DRAFTED,
     END_TOKEN,
+    NEEDS,
     PHRASES,
     PREFIX,
     RAGGED,
     RESULTS,
     SLOTS,
+    START,
     STREAMED,
     TOKEN_SCORES,
 )
@@ -111,6 +114,7 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
         emitter.bind(value, value.name)
     options = {**_options(emitter, program.search, decoder.written), PREFIX: emitter.default_tokens(PREFIX)}
     options[PHRASES] = emitter.default_phrases(PHRASES)
+    options |= emitter.default_automaton((AUTOMATON, NEEDS, START), decoder.logits.type.axes[-1].size or 1)
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
     given = SearchInputs(**_alone(options), edits=_EDITS, default=program.prefix)
     result, heads = emit_search(emitter, decoder, given, program.longest)
@@ -238,7 +242,8 @@ def refill_search_models(program: Program, rows: Program, weights: Initializers)
     for value in decoder.given:
         join.bind(value, value.name)
     options = {**_options(join, program.search, decoder.written), PREFIX: join.default_tokens(PREFIX)}
-    given = SearchInputs(**_alone(options), phrases="", edits=_EDITS, default=program.prefix)
+    none = dict.fromkeys((PHRASES, AUTOMATON, NEEDS, START), "")
+    given = SearchInputs(**_alone(options), **none, edits=_EDITS, default=program.prefix)
     found, types = emit_join(join, decoder, given, program.longest), joined_types(decoder)
     outputs = [(join.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in found.items()]
     inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]

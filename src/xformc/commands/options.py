@@ -93,6 +93,9 @@ PrefixText = Annotated[
 PrefixFile = Annotated[
     Path | None, Option("--prefixes", help="What each text begins with: a file with a line for each.", metavar="FILE")
 ]
+BIAS_HELP = """Do not force the prefix: its tokens have this share of the probability, below 1, beside their own, while
+a text follows it."""
+PrefixBias = Annotated[float | None, Option("--prefix-bias", help=BIAS_HELP, metavar="SHARE")]
 PHRASES_HELP = "Phrases that each text must have: a file with a line for each, its phrases separated by tabs."
 PhraseFile = Annotated[Path | None, Option("--phrases", help=PHRASES_HELP, metavar="FILE")]
 

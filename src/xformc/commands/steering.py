@@ -11,9 +11,9 @@ SCHEMA_BYTES = 1 << 20
 
 STOP_HELP = "End each text before this one. May be repeated."
 StopStrings = Annotated[list[str] | None, Option("--stop", help=STOP_HELP, metavar="TEXT")]
-REGEX_HELP = "Each continuation matches this regular expression as a whole."
+REGEX_HELP = "Each text matches this regular expression as a whole."
 Regex = Annotated[str | None, Option("--regex", help=REGEX_HELP, metavar="REGEX")]
-SCHEMA_HELP = "Each continuation is JSON of the schema in this file."
+SCHEMA_HELP = "Each text is JSON of the schema in this file."
 SchemaFile = Annotated[Path | None, Option("--json-schema", help=SCHEMA_HELP, metavar="FILE")]
 
 

@@ -23,6 +23,7 @@ from xformc.commands.options import (
     NgramSize,
     Patience,
     PhraseFile,
+    PrefixBias,
     PrefixFile,
     PrefixText,
     PresencePenalty,
@@ -43,6 +44,7 @@ from xformc.commands.options import (
     Workers,
     named_tokens,
 )
+from xformc.commands.steering import Regex, SchemaFile, schema_in
 from xformc.commands.text_lines import choose_pace, given_phrases, given_prefixes, input_lines, one_line, write_results
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
 from xformc.format.manifest import SearchOptions
@@ -93,7 +95,10 @@ def translate(
     mbr: Mbr = None,
     prefix: PrefixText = None,
     prefixes: PrefixFile = None,
+    prefix_bias: PrefixBias = None,
     phrases: PhraseFile = None,
+    regex: Regex = None,
+    json_schema: SchemaFile = None,
     scores: Annotated[bool, Option("--scores", help="Put the score and a tab before each line.")] = False,
     token_scores: TokenScores = False,
     align: Align = False,
@@ -155,6 +160,7 @@ def translate(
         "repetition_penalty": repetition_penalty,
         "presence_penalty": presence_penalty,
         "frequency_penalty": frequency_penalty,
+        "prefix_bias": prefix_bias,
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
@@ -182,6 +188,8 @@ def translate(
             loaded.translate_stream,
             prefixes=begun,
             phrases=given_phrases(phrases),
+            regex=regex,
+            json_schema=schema_in(json_schema),
             token_scores=token_scores,
             alignment=aligned,
             samples=samples,

@@ -44,10 +44,15 @@ PREFIX = "prefix"
 PHRASES = "phrases"
 """The input of a search for the phrases that texts must have, [rows, phrases, any], padded with -1. By default none."""
 
+AUTOMATON, NEEDS, START = "automaton", "automaton_needs", "automaton_start"
+"""The inputs of a search for what texts match: the state after each state and token, [states, vocabulary], -1 for
+tokens that may not follow; the fewest tokens from each state to the end of a text, [states]; and the state in which
+texts begin, [rows], -1 for any text. By default there are no states."""
+
 BY_TEXT = "by_text"
 """What engine.json has among the controls of an engine whose options may have a value for each text."""
 
-CONTROLS = (PREFIX, PHRASES, *search_options.CONTROLS)
+CONTROLS = (PREFIX, PHRASES, AUTOMATON, NEEDS, START, *search_options.CONTROLS)
 """The inputs of a search that older engines and those of fixed shapes lack."""
 
 TOKEN_SCORES = "token_scores"

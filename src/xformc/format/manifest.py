@@ -48,6 +48,7 @@ class SearchOptions:
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    prefix_bias: float | None = None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 MAX_PENALTY, MAX_FACTOR, MAX_OFFSET, MAX_PATIENCE = 100.0, 100.0, 100_000, 100.0
-MIN_REPETITION, MAX_SUPPRESSED, MAX_PREFIX = 0.01, 100_000, 64
+MIN_REPETITION, MAX_SUPPRESSED, MAX_PREFIX, MAX_BIAS = 0.01, 100_000, 64, 0.999
 
 Setting = int | float | str | tuple[int, ...]
 
@@ -57,6 +57,7 @@ OPTIONS = (
     SearchOption("stop_rule", "int64", words=STOP_RULES, absent="first"),
     SearchOption("patience", "float32", 1, MAX_PATIENCE, absent=1.0),
     *EDITS,
+    SearchOption("prefix_bias", "float32", 0, MAX_BIAS, absent=0.0),
 )
 """The options of beam search, in the order of the fields of `SearchOptions`."""
 
