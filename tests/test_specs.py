@@ -5,7 +5,7 @@ With kernels all of them; without, one of three in any shapes, and one of four i
 from pathlib import Path
 
 import pytest
-from laws.settings import TIMES
+from laws.settings import some
 
 from tests.runtime.kernel_session import kernel_library
 from tests.small_specs import names, shipped, small
@@ -17,7 +17,7 @@ NAMES = names()
 MARKS = ((), (pytest.mark.processor,))
 
 
-@pytest.mark.parametrize("name", [one for at, one in enumerate(NAMES) if TIMES or at % 3 == 1])
+@pytest.mark.parametrize("name", some(NAMES, 3, 1))
 def test_shipped_spec_is_certified(name: str, tmp_path: Path) -> None:
     build(name, ("cpu", "portable")[NAMES.index(name) % 2], tmp_path)
 
@@ -30,7 +30,7 @@ def test_shipped_spec_is_certified_with_kernels(name: str, tmp_path: Path, monke
     build(name, "native", tmp_path)
 
 
-@pytest.mark.parametrize("name", NAMES if TIMES else NAMES[::4])
+@pytest.mark.parametrize("name", some(NAMES, 4))
 def test_shipped_spec_is_certified_in_fixed_shapes(name: str, tmp_path: Path) -> None:
     """With one layer, or one of each kind: engines of two layers in fixed shapes are those of `tiny_spec`."""
     layers = int(shipped(name).sizes.get("period", 1))

@@ -9,6 +9,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
+from laws.settings import some
 
 from tests.small_specs import shipped
 from xformc.compiler import compile_spec
@@ -76,7 +77,7 @@ def test_name_is_the_files_unless_the_spec_gives_one(tmp_path: Path) -> None:
     assert compile_spec(load_spec(path)).name == "mine"
 
 
-@pytest.mark.parametrize("name", shipped_specs())
+@pytest.mark.parametrize("name", some([*shipped_specs()], 3))
 def test_resolved_spec_stands_alone_and_is_the_same(name: str, tmp_path: Path) -> None:
     """Both forms also fit the JSON schema."""
     spec, copy = shipped(name), tmp_path / "spec.yaml"

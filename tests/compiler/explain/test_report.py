@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine, mistake
+from laws.settings import some
 from task_specs import write_task
 
 from tests import small_specs
@@ -247,7 +248,7 @@ def test_numbers_have_three_digits(number: float, unit: str, text: str) -> None:
     assert short(number, unit) == text
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted(SHIPPED.glob("*.yaml"))])
+@pytest.mark.parametrize("name", some([path.stem for path in sorted(SHIPPED.glob("*.yaml"))], 2))
 def test_every_shipped_spec_has_a_report(name: str) -> None:
     found = shipped(name, None, 1)
     assert found.total.forward.flops > found.total.forward.products > 0

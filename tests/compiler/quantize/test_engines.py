@@ -84,10 +84,9 @@ SPECS = ["transformer_pre_norm", "t5", "seq2seq_attention", "llama", "lstm_langu
 
 @pytest.mark.parametrize("name", SPECS)
 def test_shipped_specs_build_with_rounded_weights(name: str, tmp_path: Path) -> None:
-    spec, place = small(name), SPECS.index(name)
-    pairs: list[tuple[Target, Precision]] = [("portable", "int8"), ("cpu", LOSSY[place % 4])]
-    for target, precision in pairs:
-        assert build(spec, target, precision, tmp_path / "engine").passed
+    place = SPECS.index(name)
+    target, precision = ("portable", "int8") if place % 2 else ("cpu", LOSSY[place // 2])
+    assert build(small(name), target, precision, tmp_path / "engine").passed
     assert verify_engine(tmp_path / "engine").passed
 
 
