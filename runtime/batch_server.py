@@ -142,6 +142,7 @@ class BatchServer(Generic[AnyReply]):
         self._workers = [_Worker[AnyReply](make(self._session, slots)) for slots in each]
         self._waiting = deque[AnyReply]()
         self._changed, self._closed, self._failed = threading.Condition(), False, None
+        self._cancelled = False  # whether a text was, since those that wait were looked through
         self._threads = [
             threading.Thread(target=self._run, args=(worker,), name="xformc-server", daemon=True)
             for worker in self._workers
@@ -156,7 +157,12 @@ class BatchServer(Generic[AnyReply]):
                 raise self._failed or UserError("the server is closed", hint="open another one with engine.serve()")
             self._waiting.append(reply)
             self._changed.notify_all()
+        reply.add_done_callback(self._note)
         return reply
+
+    def _note(self, reply: Any) -> None:
+        if reply.cancelled():
+            self._cancelled = True
 
     def in_order(self, entered: Iterable[AnyReply], window: int | None = None) -> Generator[Any]:
         """Yield the results of any number of texts, which enter as they are read, in order; at most `window` are read
@@ -225,9 +231,11 @@ class BatchServer(Generic[AnyReply]):
                 worker.batch.leave(reply.text)
                 worker.live.remove(reply)
                 reply.set_running_or_notify_cancel()
-            for reply in [reply for reply in self._waiting if reply.cancelled()]:
-                self._waiting.remove(reply)
-                reply.set_running_or_notify_cancel()
+            if self._cancelled:
+                self._cancelled = False
+                for reply in [reply for reply in self._waiting if reply.cancelled()]:
+                    self._waiting.remove(reply)
+                    reply.set_running_or_notify_cancel()
             if self._waiting and not worker.live:
                 self._make_room(worker.batch, self._waiting[0].text.needs)
             full = -(-(self._written() + len(self._waiting)) // len(self._workers))

@@ -48,7 +48,7 @@ def check_results(results: Mapping[str, Any], expected: Sequence[Expected], plac
 
     Raises: UserError at `place` for another type or shape, an integer out of range, or NaN.
     """
-    arrays = {name: cast(NDArray[Any], found) for name, found in results.items() if isinstance(found, np.ndarray)}
+    arrays = {name: cast("NDArray[Any]", found) for name, found in results.items() if isinstance(found, np.ndarray)}
     for (name, result), wanted in zip(results.items(), expected, strict=bool(expected)):
         array = arrays.get(name)
         found = type(result).__name__ if array is None else f"{array.dtype} {list(array.shape)}"

@@ -205,7 +205,7 @@ def with_rows(feeds: Mapping[str, Any], ranks: Mapping[str, int]) -> dict[str, A
 def _with_axes(value: Any, rank: int) -> Any:
     if not isinstance(value, np.ndarray):
         return value
-    array = cast(NDArray[Any], value)
+    array = cast("NDArray[Any]", value)
     return array.reshape((1,) * (rank - array.ndim) + array.shape)
 
 
