@@ -1,6 +1,6 @@
 """A batch of texts that a language model samples together, whose texts join and leave between calls of the model."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from xformc.format.interfaces import (
     NEWEST,
     RAGGED,
     READ,
+    SCORES_BY_STEP,
     SCORES_SO_FAR,
     SLOTS,
     STREAMED,
@@ -40,13 +41,15 @@ class Text:
     """A text of a batch.
 
     ids: the tokens to go on from, with the begin token; at least one. most: the most tokens to add. options: those that
-    it has of its own, all or none. tokens: those added so far, with the end token. score: their log probability.
+    it has of its own, all or none. stopped: returns how many of some new tokens belong to the text, which ends after
+    them, or None if it goes on. tokens: those added so far, with the end token. score: their log probability.
     """
 
     ids: Sequence[int]
     seed: int
     most: int
     options: Values = field(default_factory=dict[str, NDArray[Any]])
+    stopped: Callable[[Sequence[int], Sequence[int]], int | None] = lambda tokens, new: None
     tokens: list[int] = field(default_factory=list[int])
     score: float = 0.0
     slot: int = 0
@@ -134,20 +137,24 @@ class RefillingBatch(SlottedBatch[Text]):
         """Take the new tokens, scores and states; return the number of steps."""
         names = (DONE, LENGTHS, SCORES_SO_FAR)
         done, lengths, scores = (found.pop(f"{name}{NEXT}").numpy() for name in names)
-        tokens, rows = found.pop(STREAMED).numpy(), len(self.texts)
+        tokens, by_step, rows = found.pop(STREAMED).numpy(), found.pop(SCORES_BY_STEP).numpy(), len(self.texts)
         most = max(text.most for text in self.texts)
         integers = Expected(np.int64, (rows,), most + 1)
         expected = (Expected(np.bool_, (rows,)), integers, Expected(np.float32, (rows,)))
         check_results(dict(zip(names, (done, lengths, scores), strict=True)), expected, REFILL)
         if tokens.dtype != np.int64 or tokens.ndim != 2 or tokens.shape[1] != rows:
             raise UserError(f"the output {STREAMED} is {tokens.dtype} {list(tokens.shape)}", place=REFILL, hint=REBUILD)
+        check_results({SCORES_BY_STEP: by_step}, (Expected(np.float32, tokens.shape),), REFILL)
         for row, text in enumerate(self.texts):
             new = tokens[: lengths[row] - len(text.tokens), row]
             size = Expected(np.int64, (up_to(self._pace.steps),), self._vocabulary)
             check_results({STREAMED: new}, (size,), REFILL)
             if not new.size:
                 raise UserError("the output tokens is empty, and a text has not ended", place=REFILL, hint=REBUILD)
-            text.tokens += [int(token) for token in new]
-            text.score, text.done = float(scores[row]), bool(done[row])
+            written, text.score, text.done = new.tolist(), float(scores[row]), bool(done[row])
+            size = text.stopped(text.tokens, written)
+            if size is not None:
+                written, text.score, text.done = written[:size], float(by_step[size - 1, row]), True
+            text.tokens += written
         self._states = {name.removesuffix(NEXT): value for name, value in found.items()}
         return len(tokens)

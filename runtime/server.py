@@ -13,6 +13,7 @@ from xformc.runtime.options import checked_integer
 from xformc.runtime.refill import RefillingBatch, Text
 from xformc.runtime.sampling import MAX_NEW_TOKENS, SampleArguments
 from xformc.runtime.session import Session
+from xformc.runtime.stops import NO_STOPS, Stops, checked_stops
 from xformc.runtime.token_stream import GrowingText
 
 LEAST_CAPACITY = 1024
@@ -27,16 +28,17 @@ class Reply(Awaited[Continuation, Text]):
     an event loop.
     """
 
-    def __init__(self, prompt: Prompt, text: Text, decode: Callable[[Sequence[int]], str]) -> None:
+    def __init__(self, text: Text, decode: Callable[[Sequence[int]], str], stops: Stops) -> None:
+        """`decode` returns the text of tokens, which ends before the first of the `stops`."""
         super().__init__(text)
-        self._prompt, self._decode = prompt, decode
+        self._decode, self._stops = decode, stops
         self._grown = threading.Condition()
 
     @property
     def outcome(self) -> Continuation:
         """The text, score and tokens so far."""
         tokens = tuple(self.text.tokens)
-        return Continuation(added_text(self._decode, self._prompt.ids, tokens), self.text.score, tokens)
+        return Continuation(self._stops.cut(self._decode(tokens)), self.text.score, tokens)
 
     def cancel(self) -> bool:
         """Take the text out of the batch, unless it has ended; return whether it was."""
@@ -51,7 +53,7 @@ class Reply(Awaited[Continuation, Text]):
 
     def __iter__(self) -> Iterator[str]:
         """Raises: UserError if the model fails. A cancelled text has no further pieces."""
-        growing, seen = GrowingText(partial(added_text, self._decode, self._prompt.ids)), 0
+        growing, seen = GrowingText(self._decode, self._stops), 0
         while True:
             with self._grown:
                 self._grown.wait_for(lambda seen=seen: self.done() or len(self.text.tokens) > seen)
@@ -93,11 +95,13 @@ class Server(BatchServer[Reply]):
         encode: Callable[[str, int, SampleArguments], Prompt],
         decode: Callable[[Sequence[int]], str],
         seats: Seats,
+        *,
+        stops: Stops = NO_STOPS,
     ) -> None:
         """See `Engine.serve`. `encode` makes a prompt of a text, its seed and own options, `decode` a text of ids."""
         require_refills(manifest)
         text = manifest.inputs[manifest.written]
-        self._begun = text.special.begun
+        self._begun, self._stops = text.special.begun, stops
         self._options, self._encode, self._decode = options, encode, decode
 
         def batch(session: Session, slots: int) -> RefillingBatch:
@@ -105,16 +109,20 @@ class Server(BatchServer[Reply]):
 
         super().__init__(session, batch, seats, longest=text.longest, least=LEAST_CAPACITY)
 
-    def submit(self, prompt: str, *, seed: int = 0, **options: Unpack[SampleArguments]) -> Reply:
+    def submit(
+        self, prompt: str, *, seed: int = 0, stop: Sequence[str] | None = None, **options: Unpack[SampleArguments]
+    ) -> Reply:
         """Let a prompt be continued; return its `Reply` at once.
 
-        options: those of this text, which win over those of the server.
+        stop: stop strings. options: those of this text, which win over those of the server.
 
         Raises: UserError for a prompt that does not fit, an option out of range, and a closed server.
         """
-        return self.submit_prompt(self._encode(prompt, seed, options))
+        return self.submit_prompt(
+            self._encode(prompt, seed, options), stops=None if stop is None else checked_stops(stop)
+        )
 
-    def submit_prompt(self, prompt: Prompt, max_new_tokens: int | None = None) -> Reply:
+    def submit_prompt(self, prompt: Prompt, max_new_tokens: int | None = None, stops: Stops | None = None) -> Reply:
         """As `submit`, of token ids, which may have options, and of at most `max_new_tokens`."""
         own = dict(prompt.options)
         usual = int(own.pop("max_new_tokens", self._options.max_new_tokens))
@@ -122,4 +130,6 @@ class Server(BatchServer[Reply]):
         ids = [*self._begun, *prompt.ids]
         if self._longest is not None:
             most = min(most, self._longest - len(ids) + 1)
-        return self._enter(Reply(prompt, Text(ids, prompt.seed, most, own), self._decode))
+        stops, decode = self._stops if stops is None else stops, partial(added_text, self._decode, prompt.ids)
+        text = Text(ids, prompt.seed, most, own, partial(stops.size, text=decode))
+        return self._enter(Reply(text, decode, stops))

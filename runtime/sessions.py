@@ -26,6 +26,7 @@ from xformc.format.interfaces import (
     PREFIX_SO_FAR,
     READ,
     SAMPLING_OPTIONS,
+    SCORES_BY_STEP,
     SCORES_SO_FAR,
     SLOTS,
     STREAMED,
@@ -153,7 +154,7 @@ STATEFUL: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     CHECK: ((*SAMPLING_OPTIONS[1:], DRAFTED, AT), (STREAMED, *_AFTER)),
     REFILL: (
         (*SAMPLING_OPTIONS[1:], COUNT, JOINING, KEPT, AT, NEWEST, LENGTHS, SCORES_SO_FAR, READ),
-        (STREAMED, *(f"{name}{NEXT}" for name in (DONE, LENGTHS, SCORES_SO_FAR))),
+        (STREAMED, SCORES_BY_STEP, *(f"{name}{NEXT}" for name in (DONE, LENGTHS, SCORES_SO_FAR))),
     ),
     JOIN: (("source", PREFIX), (f"{LIMIT}{NEXT}", f"{LEAST}{NEXT}")),
     ADVANCE: ((COUNT, KEPT, AT, LIMIT, LEAST, PREFIX_SO_FAR), tuple(f"{name}{NEXT}" for name in (AT, DONE, *POOL))),

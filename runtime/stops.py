@@ -1,6 +1,6 @@
 """Stop strings: texts before which a continuation ends, wherever the borders of its tokens are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -19,6 +19,13 @@ class Stops:
     def found(self, text: str) -> bool:
         """Return whether the text has a stop string."""
         return any(one in text for one in self.texts)
+
+    def size(self, tokens: Sequence[int], new: Sequence[int], text: Callable[[Sequence[int]], str]) -> int | None:
+        """Return the number of new tokens up to the one that completes a stop string; None if none does."""
+        if not self.texts:
+            return None
+        sizes = range(1, len(new) + 1)
+        return next((size for size in sizes if self.found(text([*tokens, *new[:size]]))), None)
 
     def cut(self, text: str) -> str:
         """Return the text before its first stop string."""

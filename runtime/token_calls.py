@@ -106,7 +106,7 @@ class TokenCalls:
                 found = self._sampled({**values, **options}, tokens, self._count(values))
             most = min(longest - len(tokens), len(draft) + 1 if draft else self.at_once)
             new = new_tokens(found, most, self.vocabulary)
-            size = self._stopped(tokens, new)
+            size = self.stops.size(tokens, new, self.text)
             stopped = size is not None
             if size is not None and size < len(new):  # from the values before this call, those tokens alone
                 new, found = new[:size], self._sampled({**values, **options}, tokens, size)
@@ -127,13 +127,6 @@ class TokenCalls:
         if self.guide is not None:
             return 1
         return max(1, min(self.at_once, _room(values) - 1)) if self.stops.texts else self.at_once
-
-    def _stopped(self, tokens: Sequence[int], new: Sequence[int]) -> int | None:
-        """Return the number of new tokens up to the one that completes a stop string; None if none does."""
-        if not self.stops.texts:
-            return None
-        sizes = range(1, len(new) + 1)
-        return next((size for size in sizes if self.stops.found(self.text([*tokens, *new[:size]]))), None)
 
     def _drafted(self, tokens: Sequence[int], values: Values) -> list[int]:
         """Return the tokens to check. The last position is left to a call without them: its caches end there."""

@@ -65,9 +65,10 @@ def ragged(reading: Decoder) -> bool:
 
 def emit_refill(
     onnx: OnnxEmitter, decoder: Decoder, reading: Decoder, inputs: SampleInputs, count: str
-) -> tuple[str, dict[str, str]]:
+) -> tuple[str, str, dict[str, str]]:
     """Write the reading of prompts and a loop of at most `count` tokens, fewer if an eighth of the texts have ended;
-    return the tokens [steps, batch], and what goes on: which texts have ended, their lengths, scores and states.
+    return the tokens and the scores after each of them, both [steps, batch], and what goes on: which texts have ended,
+    their lengths, scores and states.
 
     `decoder` has a position for each row (`with_rows`); `reading` is the same decoder with states that grow, if those
     of `decoder` do not. The rows of a call are those KEPT of the call before, by number, and then those JOINING.
@@ -93,13 +94,13 @@ def emit_refill(
         now_known = replace(sampler, known={**known, FURTHEST.name: furthest})
         after = now_known.turn(scope, now.at, now.sampling)
         open_rows = scope.op("Cast", scope.op("Not", after.text.done), to=_INT64)
-        collected = [(types[AT], after.text.newest)]
+        collected = [(types[AT], after.text.newest), (types[SCORES_SO_FAR], after.text.scores)]
         return _most_open(scope, open_rows), _Refilled(scope.op("Add", now.at, open_rows), after), collected
 
     entering = _Refilled(at, sampler.enter(onnx, Sampling(text, READ, state)))
-    last, (tokens,) = emit_loop(onnx, count, carried, entering, body, KEPT_AXES)
+    last, (tokens, scores) = emit_loop(onnx, count, carried, entering, body, KEPT_AXES)
     text = last.sampling.text
-    return tokens, {DONE: text.done, LENGTHS: text.lengths, SCORES_SO_FAR: text.scores, **last.sampling.state}
+    return tokens, scores, {DONE: text.done, LENGTHS: text.lengths, SCORES_SO_FAR: text.scores, **last.sampling.state}
 
 
 def emit_slots(

@@ -27,7 +27,7 @@ from xformc.runtime.sampling import PromptArguments, SampleArguments, resolve_sa
 from xformc.runtime.score import with_added_scores
 from xformc.runtime.server import Server
 from xformc.runtime.steer import PLAIN, Steering, continue_each
-from xformc.runtime.stops import checked_stops
+from xformc.runtime.stops import NO_STOPS, Stops, checked_stops
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.texts import prompt_limit
 from xformc.runtime.token_calls import TokenCalls
@@ -76,8 +76,8 @@ class Generating(Loaded):
         regex, json_schema: what each whole continuation matches: a regular expression or a JSON schema of llguidance.
         allowed: returns the tokens that may follow those of a continuation, by their ids: ids, or a mask of booleans.
             A constraint takes one call of the model for each token, and each prompt is continued by itself.
-        stop: stop strings. A text ends before the first of them, and its last token is the one that completes it. Each
-            prompt is continued by itself.
+        stop: stop strings. A text ends before the first of them, and its last token is the one that completes it.
+            Without `slots`, each prompt is continued by itself.
         each: options of each prompt, and its `seed`, which win over the other ones.
         slots: sample this many texts together, each of which makes room for the next one when it has ended (`serve`).
             None: batches whose texts begin and end together.
@@ -92,9 +92,9 @@ class Generating(Loaded):
         job = self._generation(batching, first, truncate, shared, token_scores=token_scores, steering=steering)
         if slots is None:
             return job.all(self.session, "generate", items, batching)
-        idle = {"token_scores": token_scores or None, **steering.given}
+        idle = {**steering.given, "stop": None, "token_scores": token_scores or None}
         job.require_several("generate", prompts)
-        return list(self._refilled(list(job.encoded(items)), batching, slots, shared, idle))
+        return list(self._refilled(list(job.encoded(items)), batching, slots, shared, steering.stops, idle))
 
     def generate_stream(  # noqa: PLR0913 (each is an option)
         self,
@@ -126,8 +126,8 @@ class Generating(Loaded):
         job = self._generation(batching, first, truncate, shared, token_scores=token_scores, steering=steering)
         if slots is None:
             return job.stream(self.session, items, batching)
-        idle = {"token_scores": token_scores or None, **steering.given}
-        return self._refilled(job.encoded(items), batching, slots, shared, idle)
+        idle = {**steering.given, "stop": None, "token_scores": token_scores or None}
+        return self._refilled(job.encoded(items), batching, slots, shared, steering.stops, idle)
 
     def stream_tokens(  # noqa: PLR0913 (each is an option)
         self,
@@ -161,7 +161,9 @@ class Generating(Loaded):
         calls = self._token_calls(steering, resolve_sample_options(self.manifest, options, self._pieces()))
         return open_stream(self.manifest, calls(self.session, encoded, tokens_at_once))
 
-    def _continuations(self, seats: Seats, batching: Batching, truncate: bool, options: SampleArguments) -> Server:
+    def _continuations(
+        self, seats: Seats, batching: Batching, truncate: bool, options: SampleArguments, stops: Stops = NO_STOPS
+    ) -> Server:
         """Open a server of continuations: see `serve`."""
         job = self._generation(batching, 0, truncate, options, token_scores=False)
         resolved = resolve_sample_options(self.manifest, options, self._pieces())
@@ -172,7 +174,7 @@ class Generating(Loaded):
             (encoded,) = job.encoded([item])
             return replace(encoded, seed=check_seed(seed))
 
-        return Server(self.session, self.manifest, resolved, encode, decode, seats)
+        return Server(self.session, self.manifest, resolved, encode, decode, seats, stops=stops)
 
     def _generation(
         self,
@@ -258,6 +260,7 @@ class Generating(Loaded):
         batching: Batching,
         slots: int,
         options: SampleArguments,
+        stops: Stops,
         idle: Mapping[str, object],
     ) -> Generator[Continuation]:
         """Yield the continuations by a server. Raises: UserError at once for arguments that it has not, `idle`."""
@@ -266,7 +269,7 @@ class Generating(Loaded):
         seats, plain = Seats(slots, None, batching.workers), Batching(None, batching.max_batch_tokens)
 
         def run() -> Generator[Continuation]:
-            with self._continuations(seats, plain, False, options) as server:
+            with self._continuations(seats, plain, False, options, stops) as server:
                 yield from server.in_order(map(server.submit_prompt, prompts), batching.window)
 
         return run()

@@ -1,13 +1,16 @@
 """Servers: the texts of any number of callers share one batch."""
 
+from collections.abc import Sequence
 from typing import Unpack, cast, overload
 
+from xformc.errors import UserError
 from xformc.runtime.batch_server import SLOTS, Seats
 from xformc.runtime.methods.generating import Generating
 from xformc.runtime.methods.translating import Translating
 from xformc.runtime.options import SearchArguments
 from xformc.runtime.sampling import SampleArguments, WritingArguments
 from xformc.runtime.server import Server
+from xformc.runtime.stops import checked_stops
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.translation_server import TranslationServer
 
@@ -24,6 +27,7 @@ class Serving(Generating, Translating):
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
+        stop: Sequence[str] | None = None,
         **options: Unpack[SampleArguments],
     ) -> Server: ...
 
@@ -47,6 +51,7 @@ class Serving(Generating, Translating):
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
+        stop: Sequence[str] | None = None,
         **options: Unpack[WritingArguments],
     ) -> Server | TranslationServer:
         """Open a server of continuations or translations: texts of any number of callers share one batch, which each
@@ -65,12 +70,17 @@ class Serving(Generating, Translating):
         workers: batches side by side, which share the slots and the cores. One for each core answers the most texts,
             and 1 the first text soonest. None: the number that the engine was loaded for.
 
+        stop: stop strings of a language model, as for `generate`.
+
         The other arguments are those of `generate` or `translate`; `submit` takes options of a text. Type checkers take
         a call without options of a search as one of a language model.
 
         Raises: UserError as these, and for an engine without batches that refill.
         """
+        stops = checked_stops(stop)
         batching, seats = Batching(None, max_batch_tokens), Seats(slots, tokens_at_once, workers)
         if self.manifest.task == "translation":
+            if stops.texts:
+                raise UserError("stop has no effect on translations", hint="leave it out, or cut the texts")
             return self._translations(seats, batching, truncate, cast(SearchArguments, options))
-        return self._continuations(seats, batching, truncate, cast(SampleArguments, options))
+        return self._continuations(seats, batching, truncate, cast(SampleArguments, options), stops)

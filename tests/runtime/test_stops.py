@@ -49,6 +49,7 @@ def check(engine: Engine, counts: Sequence[int], *, exact: bool) -> None:
     for count in counts:
         given = stops[-count:]
         found, cut = engine.generate(PROMPTS, **LONG, stop=given), 0
+        refilled(engine, found, given, exact=exact)
         for seed, (prompt, one, whole) in enumerate(zip(PROMPTS, found, plain, strict=True), start=LONG["seed"]):
             places = {whole.text.find(text) + len(text): whole.text.find(text) for text in given if text in whole.text}
             assert one.text == (whole.text[: places[min(places)]] if places else whole.text)
@@ -60,6 +61,18 @@ def check(engine: Engine, counts: Sequence[int], *, exact: bool) -> None:
             cut += len(one.tokens) < len(whole.tokens)
             streamed(engine, prompt, one, {**LONG, "seed": seed, "stop": given}, exact=exact)
         assert cut
+
+
+def refilled(engine: Engine, found: list[Continuation], stop: list[str], *, exact: bool) -> None:
+    """Batches that refill write the same, in calls of any number of tokens."""
+    ways: list[tuple[int, int | None, list[str], list[str] | None]] = [(2, 5, ["no such"], stop), (1, None, stop, None)]
+    for slots, at_once, usual, own in ways:
+        with engine.serve(slots=slots, tokens_at_once=at_once, max_new_tokens=24, stop=usual) as server:
+            replies = [server.submit(text, seed=LONG["seed"] + row, stop=own) for row, text in enumerate(PROMPTS)]
+            assert ["".join(reply) for reply in replies] == [one.text for one in found]
+        for reply, one in zip(replies, found, strict=True):
+            assert (reply.result().text, reply.result().tokens) == (one.text, one.tokens)
+            assert reply.result().score == pytest.approx(one.score, abs=0 if exact else 1e-4)
 
 
 def streamed(engine: Engine, prompt: str, whole: Continuation, options: dict[str, Any], *, exact: bool) -> None:
@@ -115,8 +128,8 @@ def test_what_cannot_stop_a_text_is_refused(folder: Path) -> None:
             engine.generate_stream(["a"], stop=["a"] * 65)
         with pytest.raises(UserError, match="regex and stop exclude each other"):
             engine.generate(["a"], stop=["b"], regex="a")
-        with pytest.raises(UserError, match="stop has no effect with slots"):
-            engine.generate(["a"], stop=["b"], slots=2)
+        with engine.serve() as server, pytest.raises(UserError, match="stop takes a list of texts, not 'END'"):
+            server.submit("a", stop="END")
         (free,) = engine.generate(["two"], max_new_tokens=8, stop=["o"], allowed=lambda _: range(5, 60))
         assert "o" not in free.text
         stream = engine.stream_tokens("two", max_new_tokens=8, stop=["o"], allowed=lambda _: range(5, 60))
@@ -129,7 +142,7 @@ def test_the_command_line_stops(folder: Path, tmp_path: Path, xformc: CommandLin
     with load(folder / "cpu", threads=1) as engine:
         found = engine.generate(PROMPTS, **LONG, stop=["o", "e"])
     lines = [one.after(prompt) for prompt, one in zip(PROMPTS, found, strict=True)]
-    for more in ((), ("--stream", "--draft", "lookup")):
+    for more in ((), ("--stream", "--draft", "lookup"), ("--slots", "2")):
         assert xformc(*command, "--stop", "o", "--stop", "e", *more).out.split("\n")[:-1] == lines
     assert mistake(xformc(*command, "--stop", "")).startswith("a stop string must be a text")
     assert "No such file" in mistake(xformc(*command, "--json-schema", tmp_path / "none"))

@@ -47,6 +47,7 @@ from xformc.format.interfaces import (
     PREFIX,
     RAGGED,
     RESULTS,
+    SCORES_BY_STEP,
     SLOTS,
     START,
     STREAMED,
@@ -215,9 +216,12 @@ def refill_models(program: Program, rows: Program, weights: Initializers) -> dic
         "max_new_tokens": Type("int64", (Axis("batch"),)),
     }
     given = SampleInputs("", "seed", **_alone(options), edits=_EDITS)
-    tokens, after = emit_refill(emitter, decoder, reading, given, COUNT)
-    outputs = [(emitter.op("Identity", tokens, name=STREAMED), Type("int64", (Axis("steps"), Axis("batch"))))]
-    types = after_types(decoder)
+    tokens, scores, after = emit_refill(emitter, decoder, reading, given, COUNT)
+    types, steps = after_types(decoder), (Axis("steps"), Axis("batch"))
+    outputs = [
+        (emitter.op("Identity", tokens, name=STREAMED), Type("int64", steps)),
+        (emitter.op("Identity", scores, name=SCORES_BY_STEP), Type("float32", steps)),
+    ]
     outputs += [(emitter.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in after.items()]
     calls = {"seed": Type("int64", (Axis("batch"),)), COUNT: Type("int64"), **options}
     emitter.initializers = [value for value in emitter.initializers if value.name != "max_new_tokens"]

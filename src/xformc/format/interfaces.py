@@ -93,6 +93,9 @@ RAGGED = "ragged_prompts"
 STREAMED, COUNT = "tokens", "count"
 """The output of the model that continues a stream, [steps, batch], and its input for the most steps, []."""
 
+SCORES_BY_STEP = "scores"
+"""The output of a batch of texts, [steps, batch]: the log probability of each text after each step."""
+
 DRAFTED = "drafted"
 """The input of the model that checks tokens which may follow: [batch, tokens]."""
 
