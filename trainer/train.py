@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -65,11 +67,12 @@ from xformc.trainer.run import (
 )
 from xformc.trainer.schedule import schedule_of
 from xformc.trainer.scores.checkpoint_scores import CheckpointScorer
-from xformc.trainer.scores.metrics import Measure
-from xformc.trainer.scores.run_scores import score_weights
 from xformc.trainer.selection import judged, measured, scoring, take_score
 from xformc.trainer.sinks import Place, check_sinks, open_sinks
 from xformc.trainer.start import start_from, tokenizer_of, weights_hash
+
+if TYPE_CHECKING:
+    from xformc.trainer.scores.metrics import Measure
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ class TrainResult:
     run: Path
     weights: Path
     state: State
-    scores: Mapping[str, Measure]
+    scores: "Mapping[str, Measure]"
 
 
 @dataclass(frozen=True)
@@ -143,11 +146,14 @@ def train(  # noqa: PLR0913 (they are those of Options)
 
     Raises: UserError for anything wrong with the data or the run, or if training diverges.
     """
+    _check_packages()
     with joined() as processes:
         options = Options(languages, resume, compile, minutes, seed, start, shard, tuple(log), tokenizer)
         trained = train_weights(spec, data, out, options, processes=processes)
     if not processes.first:
         return TrainResult(out, out / WEIGHTS, trained.state, {})
+    from xformc.trainer.scores.run_scores import score_weights  # noqa: PLC0415 (a training begins sooner without it)
+
     console = progress_console()
     with console.status("build the engine") as status:
         measures = score_weights(
@@ -159,7 +165,14 @@ def train(  # noqa: PLR0913 (they are those of Options)
     return TrainResult(out, out / WEIGHTS, trained.state, {measure.key: measure for measure in measures})
 
 
-def _write_scores(path: Path, measures: Sequence[Measure]) -> None:
+def _check_packages() -> None:
+    """Raises: ModuleNotFoundError for a package that only the end of training needs."""
+    for name in ("onnx", "sacrebleu"):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+
+def _write_scores(path: Path, measures: "Sequence[Measure]") -> None:
     values = {measure.key: measure.value for measure in measures if measure.value is not None}
     with atomic_write(path) as part:
         part.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")

@@ -20,7 +20,6 @@ from xformc.format.names import SPEC
 from xformc.trainer.checkpoint import SCORES, read_scores
 from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import read_split
-from xformc.trainer.scores.run_scores import score_weights
 
 NICENESS = 10
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -94,6 +93,8 @@ def _problem(messages: str, code: int) -> str:
 
 def main(checkpoint: Path, valid: Sequence[Path]) -> int:
     """Print the scores of a checkpoint on this validation data as JSON."""
+    from xformc.trainer.scores.run_scores import score_weights  # noqa: PLC0415 (a training begins without it)
+
     os.nice(NICENESS)
     try:
         spec = load_spec(checkpoint.parent.parent / SPEC)

@@ -2,11 +2,13 @@
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
+from xformc.commands.collection import uncollected
 from xformc.commands.options import OUT, Settings, SpecName
 from xformc.errors import UserError
 from xformc.format.names import SPEC
@@ -72,12 +74,14 @@ def train(
         words = _words(languages, minutes, seed, begun, log, nproc, compile_model=compile_model, shard=shard)
         out = output or Path("runs") / f"{Path(spec).stem}-sweep"
         return _sweep(spec, settings or [], sweep, ["--data", str(data), *words], out, resume=resume)
-    from xformc.compiler.spec import load_spec
-    from xformc.trainer.processes import is_first
-    from xformc.trainer.train import train as run_training
-
     if nproc is not None and _launch(nproc):
         return
+    with uncollected():
+        from xformc.compiler.spec import load_spec
+        from xformc.trainer.processes import is_first
+        from xformc.trainer.train import train as run_training
+
+        import_module("torch._dynamo")  # which the optimizers of torch would import later
     loaded = load_spec(find_spec(spec), settings or ())
     result = run_training(
         loaded,
