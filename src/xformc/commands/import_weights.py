@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from xformc.imports.tokenizers import ForeignTokenizer
 
 SOURCE_HELP = """A folder of Hugging Face: config.json, and model.safetensors or its shards. Or a checkpoint of fairseq,
-a model of Marian (npz or bin), or the folder of one."""
+a model of Marian (npz or bin) or of CTranslate2, or the folder of one."""
 MAP_HELP = "The table of a family of your own.  [default: the shipped one of the model]"
 REPLAY_HELP = "Run the origin beside the import, with transformers, and refuse if the logits differ."
 
@@ -32,6 +32,7 @@ def import_weights(
     xformc import models/mine -o runs/mine --map mine.yaml
     xformc import wmt/checkpoint_best.pt -o runs/wmt        a Transformer of fairseq
     xformc import enpt -o runs/enpt                         one of Marian or Bergamot
+    xformc import opus-ct2 -o runs/opus                     one of CTranslate2
     xformc build runs/gpt2 -o engines/gpt2
 
     Nothing is downloaded, and no pickle is run: of fairseq's checkpoints, numbers and options are read. What the config

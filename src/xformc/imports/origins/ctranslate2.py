@@ -1,0 +1,227 @@
+"""Reads the Transformers for translation of CTranslate2: a model.bin with its options and its vocabularies."""
+
+import math
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from xformc.compiler.spec.tree import Scalar
+from xformc.errors import UserError
+from xformc.format.manifest import TOKENIZER_BYTES
+from xformc.imports.checkpoint import Array, Stored
+from xformc.imports.family import FAMILIES, load_family
+from xformc.imports.json_file import read_json
+from xformc.imports.origin import Origin, Reader
+from xformc.imports.origins.ctranslate2_files import VERSION, Binary, read_binary
+from xformc.imports.origins.subwords import json_files, words
+from xformc.imports.tokenizers import ForeignTokenizer, renumbered
+
+TABLE = FAMILIES.parent / "origins" / "ctranslate2.yaml"
+MODEL, CONFIG, TRANSFORMER = "model.bin", "config.json", "TransformerSpec"
+SIDES = ("source", "target")
+EMBEDDINGS = {"source": "encoder/embeddings_0/weight", "target": "decoder/embeddings/weight"}
+PROJECTION, BIAS = "decoder/projection/weight", "decoder/projection/bias"
+TAG = re.compile(r"__[a-z]+__|[a-z]{2}_[A-Z]{2}|[a-z]{3}_[A-Z][a-z]{3}")
+"""The tags of languages of M2M-100, mBART-50 and NLLB."""
+
+PADDINGS = ("<pad>", "<blank>")
+NEVER = -1e4
+"""The logit of a padding that the model lacks, whose probability is then 0 in float32."""
+
+MODELS = ("tokenizer.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model")
+"""The SentencePiece models that cut the texts of both sides, unless each has its own; the first is taken."""
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """The tokens of both sides by id, and the special ones.
+
+    size: the number of tokens of each side, with the padding that is added unless the vocabularies have one.
+    """
+
+    names: Mapping[str, Sequence[str]]
+    size: int
+    pad: int
+    begin: int
+    end: int
+    unknown: int
+
+    @property
+    def added(self) -> bool:
+        """Whether the padding is not the model's own."""
+        return self.pad == self.size - 1 and all(len(names) < self.size for names in self.names.values())
+
+
+def _read(path: Path, table: Path | None) -> Origin:
+    folder = path if path.is_dir() else path.parent
+    place = str(folder / MODEL)
+    binary, config = read_binary(folder / MODEL), _config(folder)
+    if binary.name != TRANSFORMER:
+        found = f"is a {binary.name[:60]}; imported are Transformers for translation ({TRANSFORMER})"
+        raise UserError(found, place=place)
+    tensors, numbers = binary.tensors(), binary.numbers()
+    zero = numbers.pop("decoder/start_from_zero_embedding", 0)
+    tokens = _tokens(folder, config, zero_start=bool(zero))
+    values = {**_options(numbers, tensors, place), **_sizes(binary, tensors, place)}
+    values |= {f"config.{key}": one for key, one in config.items() if isinstance(one, str | bool | int | float)}
+    values |= {"vocab_size": tokens.size, "pad": tokens.pad, "begin": tokens.begin, "end": tokens.end}
+    values["unknown"] = tokens.unknown
+    tensors = _extended(tensors, tokens) if tokens.added else tensors
+    values["projection_bias"] = BIAS in tensors
+    return Origin(place, values, load_family(table or TABLE), lambda _: tensors, _tokenizer(folder, tokens))
+
+
+def _reads(path: Path) -> bool:
+    """Whether there is a model.bin that begins as CTranslate2's do: a version, and the name of a class."""
+    file = path / MODEL if path.is_dir() else path
+    if file.name != MODEL or not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        start = opened.read(256)
+    if len(start) < 6:
+        return False
+    version, length = struct.unpack_from("<IH", start)
+    return 1 <= version <= VERSION and start[6 : 6 + length].endswith(b"Spec\0")
+
+
+def _config(folder: Path) -> Mapping[str, object]:
+    content: object = read_json(folder / CONFIG, TOKENIZER_BYTES, "options of CTranslate2", lambda found: found)
+    if not isinstance(content, dict):
+        raise UserError("must be a mapping", place=str(folder / CONFIG))
+    return cast(Mapping[str, object], content)
+
+
+def _options(numbers: Mapping[str, int | float], tensors: Mapping[str, Stored], place: str) -> dict[str, Scalar]:
+    """The numbers of the model's parts, with dots. Raises: UserError for embeddings with another scale."""
+    found: dict[str, Scalar] = {name.replace("/", "."): one for name, one in numbers.items() if "/layer_" not in name}
+    for side in ("encoder", "decoder"):
+        scale = found.get(f"{side}.scale_embeddings", 0)
+        if isinstance(scale, float):  # the factor itself
+            width = tensors[EMBEDDINGS["target"]].shape[-1] if EMBEDDINGS["target"] in tensors else 1
+            scaled = math.isclose(scale, math.sqrt(width), rel_tol=1e-6)
+            if not scaled and not math.isclose(scale, 1):
+                raise UserError(f"{side}/scale_embeddings is {scale:g}; imported are 1 and sqrt(d_model)", place=place)
+            found[f"{side}.scale_embeddings"] = int(scaled)
+    return found
+
+
+def _sizes(binary: Binary, tensors: Mapping[str, Stored], place: str) -> dict[str, Scalar]:
+    """What the shapes of the tensors say. Raises: UserError if one that says it is not there."""
+    inner, table = "encoder/layer_0/ffn/linear_0/weight", "encoder/position_encodings/encodings"
+    needed = (*EMBEDDINGS.values(), PROJECTION, inner, table)
+    missing = [name for name in needed if name not in tensors or len(tensors[name].shape) != 2]
+    if missing:
+        raise UserError(f"has no matrix {', '.join(missing)}; other Transformers are not imported", place=place)
+    same = [binary.aliases.get(name, name) for name in (*EMBEDDINGS.values(), PROJECTION)]
+    shared = {(True, True): "all", (False, True): "target", (True, False): "embeddings"}
+    found = {f"{side}_layers": _layers(tensors, side) for side in ("encoder", "decoder")}
+    return {
+        **found,
+        "d_model": tensors[PROJECTION].shape[1],
+        "d_ff": tensors[inner].shape[0],
+        "max_positions": min(tensors[name].shape[0] for name in tensors if name.endswith("/encodings")),
+        "layernorm_embedding": "encoder/layernorm_embedding/gamma" in tensors,
+        "sharing": shared.get((same[0] == same[1], same[1] == same[2]), "none"),
+    }
+
+
+def _layers(tensors: Mapping[str, Stored], side: str) -> int:
+    return len({name.split("/")[1] for name in tensors if name.startswith(f"{side}/layer_") and name.count("/") > 2})
+
+
+def _tokens(folder: Path, config: Mapping[str, object], *, zero_start: bool) -> _Tokens:
+    """The tokens of both sides. Raises: UserError for vocabularies whose special tokens differ."""
+    place = str(folder / CONFIG)
+    if config.get("add_source_bos"):
+        raise UserError("add_source_bos: sources with a begin token are not imported", place=place)
+    shared = _vocabulary(folder, "shared")
+    names = {side: shared or _vocabulary(folder, side) for side in SIDES}
+    missing = [side for side in SIDES if not names[side]]
+    if missing:
+        raise UserError(f"there is no vocabulary of the {missing[0]}", place=str(folder))
+    if "<blank>" in names["source"] and not config.get("add_source_eos"):
+        raise UserError("its sources have no end token, as OpenNMT's; they are not imported", place=place)
+
+    def number(key: str, *sides: str) -> int:
+        name = str(config.get(key))
+        found = {names[side].index(name) if name in names[side] else -1 for side in sides}
+        if len(found) > 1 or -1 in found:
+            raise UserError(f"{key}: {name[:60]} must have one id, the same in both vocabularies", place=place)
+        return found.pop()
+
+    padding = next((one for one in PADDINGS if all(one in names[side] for side in SIDES)), None)
+    own = {names[side].index(padding) for side in SIDES} if padding is not None else set[int]()
+    sizes = {len(names[side]) for side in SIDES}
+    added = zero_start or len(own) != 1 or len(sizes) > 1
+    pad = max(sizes) if added else own.pop()
+    begin = pad if zero_start else number("decoder_start_token", "target")
+    end, unknown = number("eos_token", *SIDES), number("unk_token", *SIDES)
+    return _Tokens(names, max(sizes) + added, pad, begin, end, unknown)
+
+
+def _vocabulary(folder: Path, side: str) -> list[str]:
+    """The tokens in the file of a side; none without one. Raises: UserError for one that is no list of texts."""
+    path, lines = folder / f"{side}_vocabulary.json", folder / f"{side}_vocabulary.txt"
+    if path.is_file():
+        content: object = read_json(path, TOKENIZER_BYTES, "a vocabulary", lambda found: found)
+        items = cast(list[object], content) if isinstance(content, list) else []
+        names = [item for item in items if isinstance(item, str)]
+        if not names or len(set(names)) < len(items):
+            raise UserError("must be a list of tokens, each once", place=str(path))
+        return names
+    if not lines.is_file():
+        return []
+    if lines.stat().st_size > TOKENIZER_BYTES:
+        raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(lines))
+    return lines.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n")
+
+
+def _extended(tensors: Mapping[str, Stored], tokens: _Tokens) -> dict[str, Stored]:
+    """The tensors with rows up to the padding, whose embedding is the vector 0 and whose probability is 0."""
+    found = dict(tensors)
+    found.setdefault(BIAS, Stored(BIAS, (0,), "F32", lambda: np.zeros(0, np.float32)))
+    known = tensors[PROJECTION].shape[0]
+    for name in (*EMBEDDINGS.values(), PROJECTION):
+        one = tensors[name]
+        found[name] = Stored(one.name, (tokens.size, one.shape[1]), "F32", partial(_longer, one, tokens.size, 0.0, 0))
+    found[BIAS] = Stored(BIAS, (tokens.size,), "F32", partial(_longer, found[BIAS], tokens.size, NEVER, known))
+    return found
+
+
+def _longer(one: Stored, size: int, value: float, zeros: int) -> Array:
+    """The rows, then 0 up to the row `zeros`, then the value."""
+    array = np.full((size, *one.shape[1:]), value, np.float32)
+    array[:zeros] = 0
+    array[: one.shape[0]] = one.read()
+    return array
+
+
+def _tokenizer(folder: Path, tokens: _Tokens) -> ForeignTokenizer:
+    """The SentencePiece models beside the model, with its ids, or else words between spaces."""
+    special = {tokens.unknown: "<unk>", tokens.end: "</s>", tokens.pad: "<pad>"}
+    ids = {side: _named(names, special) for side, names in tokens.names.items()}
+    named = {side: [folder / one for one in (f"{side}.spm", f"{side}.model", *MODELS)] for side in SIDES}
+    files = {side: path for side in SIDES for path in reversed(named[side]) if path.is_file()}
+    if len(files) < len(SIDES):
+        return json_files({side: words(ids[side]) for side in SIDES}, tokens.unknown)
+    tags = {name for names in ids.values() for name in names if TAG.fullmatch(name)}
+    models = {side: renumbered(path, ids[side], tags) for side, path in files.items()}
+    lost = sum(count for _, count in models.values())
+    contents = {f"{side}.model": content for side, (content, _) in models.items()}
+    same = len(set(contents.values())) == 1
+    return ForeignTokenizer({"tokenizer.model": contents["source.model"]} if same else contents, tokens.unknown, lost)
+
+
+def _named(names: Sequence[str], special: Mapping[int, str]) -> dict[str, int]:
+    """The ids of the tokens; special ones have the names of SentencePiece."""
+    rest = {name: number for number, name in enumerate(names) if number not in special and name not in special.values()}
+    return {**rest, **{name: number for number, name in special.items()}}
+
+
+READER = Reader(_reads, _read)

@@ -1,0 +1,172 @@
+"""Models of CTranslate2 become runs that translate as it does; what is not supported is refused by name."""
+
+import json
+import struct
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import CommandLine, mistake
+
+from tests.exports.test_hugging_face import done
+from tests.imports.fairseq_files import write_fairseq
+from xformc.compiler.spec import load_spec
+from xformc.compiler.weight_files import load_weights
+from xformc.errors import UserError
+from xformc.imports.origins.ctranslate2_files import read_binary
+from xformc.runtime.engine import load
+
+KINDS = {"float32": 0, "int8": 1, "int16": 2, "float16": 4}
+TOKENS = ["<pad>", "<unk>", "<s>", "</s>", *"abcdefgh"]
+CONFIG = {
+    "add_source_bos": False, "add_source_eos": True, "bos_token": "<s>", "decoder_start_token": "<s>",
+    "eos_token": "</s>", "layer_norm_epsilon": 1e-6, "unk_token": "<unk>",
+}  # fmt: skip
+
+
+def variables() -> dict[str, Any]:
+    """A Transformer of one layer on both sides, with the norm after."""
+    random, width, inner = np.random.default_rng(5), 8, 12
+    found: dict[str, Any] = {}
+
+    def linear(name: str, outer: int, along: int = width) -> None:
+        found[f"{name}/weight"] = random.normal(size=(outer, along)).astype(np.float32)
+        found[f"{name}/bias"] = random.normal(size=outer).astype(np.float32)
+
+    def norm(name: str) -> None:
+        found[f"{name}/gamma"], found[f"{name}/beta"] = (random.normal(size=width).astype(np.float32) for _ in "gb")
+
+    for side in ("encoder", "decoder"):
+        layer = f"{side}/layer_0"
+        parts = {"self_attention": (3 * width, width)}
+        parts |= {"attention": (width, 2 * width, width)} if side == "decoder" else {}
+        for part, sizes in parts.items():
+            for place, size in enumerate(sizes):
+                linear(f"{layer}/{part}/linear_{place}", size)
+            norm(f"{layer}/{part}/layer_norm")
+        linear(f"{layer}/ffn/linear_0", inner)
+        linear(f"{layer}/ffn/linear_1", width, inner)
+        norm(f"{layer}/ffn/layer_norm")
+        found[f"{side}/num_heads"], found[f"{side}/pre_norm"] = np.int16(2), np.int8(0)
+        found[f"{side}/activation"], found[f"{side}/scale_embeddings"] = np.int8(2), np.float32(width**0.5)
+        found[f"{side}/position_encodings/encodings"] = random.normal(size=(20, width)).astype(np.float32)
+    found["decoder/embeddings/weight"] = random.normal(size=(len(TOKENS), width)).astype(np.float32)
+    return found
+
+
+def write_model(folder: Path, found: Mapping[str, Any], name: str = "TransformerSpec", **config: object) -> Path:
+    """The model's folder, as CTranslate2 writes it; all embeddings are one matrix."""
+    folder.mkdir(exist_ok=True)
+
+    def text(value: str) -> bytes:
+        return struct.pack("<H", len(value) + 1) + value.encode() + b"\0"
+
+    data = struct.pack("<I", 6) + text(name) + struct.pack("<II", 7, len(found))
+    for key, value in found.items():
+        array = np.asarray(value)
+        sizes = struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape)
+        data += text(key) + sizes + struct.pack("<BI", KINDS[str(array.dtype)], array.nbytes) + array.tobytes()
+    data += struct.pack("<I", 2)
+    for alias in ("encoder/embeddings_0/weight", "decoder/projection/weight"):
+        data += text(alias) + text("decoder/embeddings/weight")
+    (folder / "model.bin").write_bytes(data)
+    (folder / "config.json").write_text(json.dumps({**CONFIG, **config}))
+    (folder / "shared_vocabulary.json").write_text(json.dumps(TOKENS))
+    return folder
+
+
+def test_int8_becomes_the_numbers_that_it_stands_for(xformc: CommandLine, tmp_path: Path) -> None:
+    found = variables()
+    name = "encoder/layer_0/ffn/linear_0/weight"
+    found[name] = np.arange(96, dtype=np.int8).reshape(12, 8)
+    found[f"{name}_scale"] = np.linspace(1, 2, 12, dtype=np.float32)
+    found["decoder/layer_0/ffn/linear_0/weight"] = found["decoder/layer_0/ffn/linear_0/weight"].astype(np.float16)
+    done(xformc, "import", write_model(tmp_path / "model", found), "-o", tmp_path / "run")
+    spec = load_spec(tmp_path / "run" / "spec.yaml")
+    weights = load_weights(tmp_path / "run", spec.graph())
+    np.testing.assert_allclose(
+        weights["encoder/0/feed_forward/inner/weight"], found[name] / found[f"{name}_scale"][:, None], rtol=1e-6
+    )
+    keys = weights["decoder/0/cross_attention/key/weight"].reshape(8, 8)
+    np.testing.assert_array_equal(keys, found["decoder/layer_0/attention/linear_1/weight"][:8])
+    assert {**spec.sizes}["max_positions"] == 20 and spec.inputs["source"].special.pad == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "config", "message"),
+    [
+        ({"decoder/alibi": np.int8(1)}, {}, "decoder.alibi: 1"),
+        ({"decoder/pre_norm": np.int8(1)}, {}, "pre_norm"),
+        ({"encoder/layer_0/ffn/linear_0_noact/weight": np.zeros((12, 8), np.float32)}, {}, "left over"),
+        ({"encoder/scale_embeddings": np.float32(3)}, {}, "scale_embeddings is 3; imported are 1 and sqrt(d_model)"),
+        ({"encoder/position_encodings/encodings": np.int8(1)}, {}, "has no matrix encoder/position_encodings"),
+        ({}, {"add_source_bos": True}, "sources with a begin token are not imported"),
+        ({}, {"eos_token": "stop"}, "eos_token: stop must have one id"),
+        ({}, {"decoder_start_token": None}, "decoder_start_token: None must have one id"),
+    ],
+)
+def test_what_is_not_supported_is_refused_by_name(
+    xformc: CommandLine, tmp_path: Path, change: dict[str, Any], config: dict[str, Any], message: str
+) -> None:
+    folder = write_model(tmp_path / "model", {**variables(), **change}, **config)
+    assert message in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_damaged_files_are_refused(xformc: CommandLine, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", variables())
+    file = folder / "model.bin"
+    whole, random = file.read_bytes(), np.random.default_rng(7)
+    for _ in range(100):
+        file.write_bytes(whole[: int(random.integers(0, len(whole)))])
+        with pytest.raises(UserError, match="not a complete model of CTranslate2"):
+            read_binary(file)
+    for place in range(1, 400):
+        changed = bytearray(whole)
+        changed[place] ^= int(random.integers(1, 256))
+        file.write_bytes(bytes(changed))
+        with suppress(UserError):
+            read_binary(file).numbers()
+    for place in range(30, 60, 5):
+        file.write_bytes(whole[:place] + bytes([whole[place] ^ 16]) + whole[place + 1 :])
+        assert mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    (folder / "model.bin").write_bytes(struct.pack("<I", 5) + whole[4:])
+    assert "version 5; imported is version 6" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    write_model(folder, variables(), "WhisperSpec")
+    assert "is a WhisperSpec; imported are Transformers" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    write_model(folder, variables(), add_source_eos=False)
+    (folder / "shared_vocabulary.json").write_text(json.dumps(["<blank>", *TOKENS[1:]]))
+    assert "its sources have no end token" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    (folder / "shared_vocabulary.json").unlink()
+    assert "there is no vocabulary of the source" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("start", ["token", "zero"])
+def test_an_import_translates_as_ctranslate2(xformc: CommandLine, tmp_path: Path, start: str) -> None:
+    """After an export in int8, with the weights in float32 there; with `zero`, as Marian's models begin."""
+    ctranslate2: Any = pytest.importorskip("ctranslate2")
+    write_fairseq(tmp_path / "model")
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "first")
+    done(xformc, "export", "ct2", tmp_path / "first", "-o", tmp_path / "peer", "--precision", "int8")
+    if start == "zero":
+        data = bytearray((tmp_path / "peer" / "model.bin").read_bytes())
+        name = b"decoder/start_from_zero_embedding\0"
+        data[data.index(name) + len(name) + 6] = 1
+        (tmp_path / "peer" / "model.bin").write_bytes(bytes(data))
+    done(xformc, "import", tmp_path / "peer", "-o", tmp_path / "run")
+    done(xformc, "build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable")
+    engine = load(tmp_path / "engine", threads=1)
+    peer = ctranslate2.Translator(str(tmp_path / "peer"), intra_threads=1, compute_type="float32")
+    tokens = json.loads(next((tmp_path / "peer").glob("*vocabulary.json")).read_text())
+    written, random = engine.manifest.inputs["target"].special, np.random.default_rng(3)
+    limits: Any = {"max_length_factor": 0, "max_length_offset": 12, "min_length": 0}
+    for length in range(1, 7):
+        words = [tokens[one] for one in random.integers(4, len(tokens), length)]
+        for beam in (1, 3):
+            (found,) = peer.translate_batch([words], beam_size=beam, max_decoding_length=12, min_decoding_length=0)
+            [[ours]] = engine.translate([" ".join(words)], beam_size=beam, **limits)
+            assert [tokens[one] for one in ours.tokens if one not in written.end] == found.hypotheses[0]
