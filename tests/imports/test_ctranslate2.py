@@ -100,6 +100,7 @@ def test_int8_becomes_the_numbers_that_it_stands_for(xformc: CommandLine, tmp_pa
     [
         ({"decoder/alibi": np.int8(1)}, {}, "decoder.alibi: 1"),
         ({"decoder/pre_norm": np.int8(1)}, {}, "pre_norm"),
+        ({"encoder/layer_0/self_attention/queries_scale": np.float32(1)}, {}, "queries_scale"),
         ({"encoder/layer_0/ffn/linear_0_noact/weight": np.zeros((12, 8), np.float32)}, {}, "left over"),
         ({"encoder/scale_embeddings": np.float32(3)}, {}, "scale_embeddings is 3; imported are 1 and sqrt(d_model)"),
         ({"encoder/position_encodings/encodings": np.int8(1)}, {}, "has no matrix encoder/position_encodings"),

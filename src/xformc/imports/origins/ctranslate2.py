@@ -98,8 +98,11 @@ def _config(folder: Path) -> Mapping[str, object]:
 
 
 def _options(numbers: Mapping[str, int | float], tensors: Mapping[str, Stored], place: str) -> dict[str, Scalar]:
-    """The numbers of the model's parts, with dots. Raises: UserError for embeddings with another scale."""
-    found: dict[str, Scalar] = {name.replace("/", "."): one for name, one in numbers.items() if "/layer_" not in name}
+    """The numbers of the model's parts, with dots. Raises: UserError for those of a layer, or another scale."""
+    inside = [name for name in numbers if "/layer_" in name]
+    if inside:
+        raise UserError(f"has layers with options, which are not imported: {', '.join(inside[:8])}", place=place)
+    found: dict[str, Scalar] = {name.replace("/", "."): one for name, one in numbers.items()}
     for side in ("encoder", "decoder"):
         scale = found.get(f"{side}.scale_embeddings", 0)
         if isinstance(scale, float):  # the factor itself
