@@ -10,6 +10,7 @@ print(best.text, best.score)
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.reader import read_manifest
 from xformc.runtime.alignment import Alignment
+from xformc.runtime.automaton import Automaton
 from xformc.runtime.choose import minimum_bayes_risk
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import Continuation
@@ -23,6 +24,7 @@ from xformc.runtime.translation_server import TranslationReply, TranslationServe
 
 __all__ = [
     "Alignment",
+    "Automaton",
     "Continuation",
     "Engine",
     "Hypothesis",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.runtime.align import aligning, alignments, pairs_to_align
 from xformc.runtime.alignment import Alignment
+from xformc.runtime.alternatives import checked_alternatives, with_alternatives
 from xformc.runtime.automaton import Automaton, Matching, with_starts
 from xformc.runtime.batch_server import Seats, require_refills
 from xformc.runtime.constraints import ForTexts, Schema, resolve_constraint
@@ -50,6 +51,7 @@ class Translating(Loaded):
         truncate: bool = False,
         token_scores: bool = False,
         alignment: bool = False,
+        alternatives: int | None = None,
         samples: int | None = None,
         seed: int = 0,
         each: Iterable[TranslationArguments] | None = None,
@@ -66,6 +68,8 @@ class Translating(Loaded):
         regex, json_schema: what the translations match as a whole, after their prefix: a regular expression, or a JSON
             schema; or a list with one for each text, None for any text.
         constraint: the same as an automaton of tokens.
+        alternatives: instead of the n best hypotheses, return for each of this many most likely tokens after the prefix
+            the best translation that goes on with it, the most likely token first.
         token_scores: also compute the log probability of each token, as `token_scores` of each hypothesis; their sum is
             the score with a length penalty of 0.
         alignment: also link words and tokens to those of the source, as `alignment` of each hypothesis.
@@ -92,6 +96,8 @@ class Translating(Loaded):
         matched = self._matched(constraints, phrases, count, slots)
         beside: Any = {"token_scores": token_scores, "alignment": alignment, "constraint": matched}
         job, items = with_starts(self._translation(batching, truncate, shared, first, **beside), items, matched)
+        excluded = {**constraints, "phrases": phrases, "samples": samples, "slots": slots}
+        job = self._alternatives(job, alternatives, shared, excluded)
         if slots is not None:
             job.require_several("translate", texts)
             rows, idle = (list(self._encoded(job, items, prefixes)), _idle(samples, phrases, token_scores, alignment))
@@ -113,6 +119,7 @@ class Translating(Loaded):
         truncate: bool = False,
         token_scores: bool = False,
         alignment: bool = False,
+        alternatives: int | None = None,
         samples: int | None = None,
         seed: int = 0,
         each: Iterable[TranslationArguments] | None = None,
@@ -134,6 +141,8 @@ class Translating(Loaded):
         matched = self._matched(constraints, phrases, count, slots)
         beside: Any = {"token_scores": token_scores, "alignment": alignment, "constraint": matched}
         job, items = with_starts(self._translation(batching, truncate, shared, first, **beside), items, matched)
+        excluded = {**constraints, "phrases": phrases, "samples": samples, "slots": slots}
+        job = self._alternatives(job, alternatives, shared, excluded)
         if slots is not None:
             rows, idle = self._encoded(job, items, prefixes), _idle(samples, phrases, token_scores, alignment)
             return self._refilled_rows(rows, batching, slots, shared, idle)
@@ -221,6 +230,21 @@ class Translating(Loaded):
             )
             job = replace(job, run=with_token_scores(job.run, self._with_scores())) if token_scores else job
         return aligning(job, self.manifest, tokenizer) if alignment else job
+
+    def _alternatives(
+        self,
+        job: Job[Any, Row, list[Hypothesis]],
+        given: int | None,
+        options: TranslationArguments,
+        beside: Mapping[str, object],
+    ) -> Job[Any, Row, list[Hypothesis]]:
+        """The job for the best text of each alternative, if there are any."""
+        excluded = {**beside, "n_best": options.get("n_best"), "prefix_bias": options.get("prefix_bias")}
+        count = checked_alternatives(self.manifest, given, excluded)
+        if count is None:
+            return job
+        resolved = resolve_options(self.manifest, search_alone(options), self._pieces())
+        return with_alternatives(job, count, manifest=self.manifest, tokenizer=self.tokenizer, options=resolved)
 
     def _matched(
         self, given: Mapping[str, object], phrases: object, samples: int | None, slots: int | None

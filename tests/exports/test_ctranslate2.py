@@ -33,6 +33,7 @@ def test_ctranslate2_translates_an_imported_model_the_same(xformc: CommandLine, 
         tokens = [one for one in mine[0].tokens if one != 2]
         assert engine.tokenizer.pieces("target", tokens) == its.hypotheses[0]
     assert_prefixes_bias_alike(engine, peer, texts, pieces)
+    assert_alternatives_are_the_same(engine, peer, texts, pieces)
 
 
 def assert_prefixes_bias_alike(engine: Engine, peer: Any, texts: list[str], pieces: list[list[str]]) -> None:
@@ -50,6 +51,19 @@ def assert_prefixes_bias_alike(engine: Engine, peer: Any, texts: list[str], piec
         tokens = [[token for token in one.tokens if token != 2] for one in mine]
         assert [engine.tokenizer.pieces("target", one) for one in tokens] == its.hypotheses
         assert [one.score for one in mine] == pytest.approx(its.scores, abs=1e-5)
+
+
+def assert_alternatives_are_the_same(engine: Engine, peer: Any, texts: list[str], pieces: list[list[str]]) -> None:
+    assert engine.tokenizer is not None
+    prefixes = [[4, 5, 6], [], [5, 5], [8, 4]]
+    given = [engine.tokenizer.pieces("target", one) for one in prefixes]
+    sizes: Any = {"beam_size": 1, "num_hypotheses": 3, "min_decoding_length": 0, "max_decoding_length": 12}
+    theirs = peer.translate_batch(pieces, target_prefix=given, return_alternatives=True, length_penalty=0, **sizes)
+    options: Any = {"beam_size": 1, "preset": "ctranslate2", "length_penalty": 0.0, "min_length": 0}
+    options |= {"max_length_factor": 0, "max_length_offset": 12}
+    for mine, its in zip(engine.translate(texts, prefixes=prefixes, alternatives=3, **options), theirs, strict=True):
+        tokens = [[token for token in one.tokens if token != 2] for one in mine]
+        assert [engine.tokenizer.pieces("target", one) for one in tokens] == its.hypotheses
 
 
 def test_the_choices_of_ctranslate2_are_found(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Constraints of searches: texts match random automata, and the best of all of them is found."""
+"""Constraints of searches and alternatives: texts match random automata, and the best of all of them is found."""
 
 import re
 from dataclasses import replace
@@ -143,6 +143,37 @@ def test_texts_match_expressions_and_schemas(
         engine.translate(["two"], regex="[a-f")
     with pytest.raises(UserError, match="json_schema is no JSON"):
         engine.translate(["two"], json_schema="{")
+
+
+@pytest.mark.processor
+def test_alternatives_are_the_best_next_tokens_with_the_best_texts(
+    folder: Path, engines: dict[Target, Engine], xformc: CommandLine
+) -> None:
+    engine, texts, prefixes = engines["native"], [*TEXTS[:3], ""], [[9, 8], [], [7], [5]]
+    found = engine.translate(texts, prefixes=prefixes, alternatives=4, suppress_tokens=[30], beam_size=2)
+    assert found[3] == engine.translate([""])[0]
+    for text, prefix, several in zip(texts[:3], prefixes, found, strict=False):
+        begun = [[*one.tokens[: len(prefix) + 1]] for one in several]
+        assert len({*map(tuple, begun)}) == 4 and all(one[:-1] == prefix for one in begun)
+        others = [[*prefix, token] for token in range(FIRST, 40) if token != 30 and [*prefix, token] not in begun]
+        every = [*begun, *others]
+        scores = engine.score([text] * len(every), every, length_penalty=0.0, token_scores=True)
+        last = [one.token_scores[len(prefix)] for one in scores]
+        assert last[:4] == sorted(last[:4], reverse=True) and max(last[4:]) <= last[3]
+        given: dict[str, Any] = {"suppress_tokens": [30], "beam_size": 2, "n_best": 1}
+        assert [[one] for one in several] == engine.translate([text] * 4, prefixes=begun, **given)
+    for given, message in (
+        ({"alternatives": 0}, "alternatives must be an integer from 1 to 20"),
+        ({"alternatives": 2, "n_best": 2}, "alternatives and n_best exclude each other"),
+        ({"alternatives": 2, "prefix_bias": 0.5}, "alternatives and prefix_bias exclude each other"),
+        ({"alternatives": 2, "regex": "a"}, "alternatives and regex exclude each other"),
+    ):
+        with pytest.raises(UserError, match=message):
+            engine.translate(["one"], **given)
+    shown = xformc("translate", folder / "portable", "--alternatives", "3", stdin="one\n").out.splitlines()
+    assert [line.split(" ||| ")[1] for line in shown] == [
+        one.text for one in engines["portable"].translate(["one"], alternatives=3)[0]
+    ]
 
 
 def test_constraints_that_do_not_fit_are_refused(engines: dict[Target, Engine]) -> None:

@@ -47,6 +47,7 @@ from xformc.commands.options import (
 from xformc.commands.steering import Regex, SchemaFile, schema_in
 from xformc.commands.text_lines import choose_pace, given_phrases, given_prefixes, input_lines, one_line, write_results
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
+from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
 from xformc.format.reader import read_manifest
 from xformc.runtime.choose import OWN
@@ -58,6 +59,8 @@ from xformc.runtime.search import length_divisor
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 from xformc.runtime.translate import Hypothesis, text_fields
 
+ALTERNATIVES_HELP = """For each of the N most likely tokens after the prefix, print the best translation that goes on
+with it."""
 SAMPLES_HELP = "Draw this many translations of each line instead of searching."
 BATCH_HELP = """Capacity of a batch in tokens: each source, padded, and its hypotheses at their length limit. More than
 16,384 also allow longer sources."""
@@ -85,6 +88,7 @@ def translate(
     repetition_penalty: RepetitionPenalty = None,
     presence_penalty: PresencePenalty = None,
     frequency_penalty: FrequencyPenalty = None,
+    alternatives: Annotated[int | None, Option(help=ALTERNATIVES_HELP, metavar="N")] = None,
     samples: Annotated[int | None, Option(help=SAMPLES_HELP, metavar="N")] = None,
     seed: Seed = 0,
     temperature: Temperature = None,
@@ -135,6 +139,9 @@ def translate(
     --align puts the links of words after each text and a tab, after ` ||| ` in Moses' format, and with --json into
     `alignment`: [[0, 0], [1, 2]]. They come from the model's attention: see `xformc align`.
 
+    --alternatives 5 --prefix "The cat" prints 5 translations that begin so and differ in the next token, as --n-best
+    does.
+
     --samples draws translations instead of searching, each with the next seed, and prints all of them; --seed,
     --temperature, --top-k and --top-p are theirs. --samples 16 --mbr chrf prints the one that is most like the others.
 
@@ -178,6 +185,10 @@ def translate(
         count = choice.pool(manifest, manifest.search)
         shown = replace(manifest.search, length_penalty=0.0, n_best=count if n_best is None else n_best)
         options["n_best"] = None if choice.chooses else n_best
+    if alternatives is not None:
+        if choice.chooses:
+            raise UserError("--alternatives has no effect with --rerank and --mbr", hint="leave one of them out")
+        options["n_best"], shown = n_best, replace(shown, n_best=alternatives)
     pace = choose_pace(source, window, workers, threads)
     batching: Any = {"window": pace.window, "max_batch_tokens": max_batch_tokens, "truncate": truncate}
     begun = given_prefixes(prefix, prefixes)
@@ -192,6 +203,7 @@ def translate(
             json_schema=schema_in(json_schema),
             token_scores=token_scores,
             alignment=aligned,
+            alternatives=alternatives,
             samples=samples,
             seed=seed,
             **batching,

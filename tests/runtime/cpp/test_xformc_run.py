@@ -314,6 +314,7 @@ def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc
             "--slots",
             "--samples",
             "--phrases",
+            "--alternatives",
             "--prefix-bias",
         }
         assert others - python == {"--device", "--quiet"}, "a stream of the C API has one prefix and chooses nothing"
