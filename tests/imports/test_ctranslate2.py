@@ -13,11 +13,13 @@ from command_line import CommandLine, mistake
 
 from tests.exports.test_hugging_face import done
 from tests.imports.fairseq_files import write_fairseq
+from tests.imports.test_tokenizers import train_piece_model
 from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import load_weights
 from xformc.errors import UserError
 from xformc.imports.origins.ctranslate2_files import read_binary
 from xformc.runtime.engine import load
+from xformc.runtime.tokenizer import open_vocabulary
 
 KINDS = {"float32": 0, "int8": 1, "int16": 2, "float16": 4}
 TOKENS = ["<pad>", "<unk>", "<s>", "</s>", *"abcdefgh"]
@@ -95,6 +97,18 @@ def test_int8_becomes_the_numbers_that_it_stands_for(xformc: CommandLine, tmp_pa
     assert {**spec.sizes}["max_positions"] == 20 and spec.inputs["source"].special.pad == 0
 
 
+def test_a_sentencepiece_model_beside_it_gets_its_ids(xformc: CommandLine, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", variables())
+    train_piece_model(folder / "sentencepiece.model", vocab_size=70)
+    tokens = [*TOKENS[:4], "__fr__", *"▁theodg"]
+    (folder / "shared_vocabulary.json").write_text(json.dumps(tokens))
+    assert "of whose pieces have no id" in done(xformc, "import", folder, "-o", tmp_path / "run")
+    item = load_spec(tmp_path / "run" / "spec.yaml").inputs["source"]
+    ours = open_vocabulary(tmp_path / "run" / "tokenizer.model", item.vocabulary, item.special)
+    assert ours.encode("__fr__ the dog") == [tokens.index(one) for one in ("__fr__", *"▁the▁dog")]
+    assert ours.decode([4, 5, 6, 7, 8]) == "the"
+
+
 @pytest.mark.parametrize(
     ("change", "config", "message"),
     [
@@ -141,6 +155,8 @@ def test_damaged_files_are_refused(xformc: CommandLine, tmp_path: Path) -> None:
     write_model(folder, variables(), add_source_eos=False)
     (folder / "shared_vocabulary.json").write_text(json.dumps(["<blank>", *TOKENS[1:]]))
     assert "its sources have no end token" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    (folder / "shared_vocabulary.json").write_text(json.dumps([*TOKENS, "a"]))
+    assert "must be a list of tokens, each once" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
     (folder / "shared_vocabulary.json").unlink()
     assert "there is no vocabulary of the source" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
 

@@ -275,3 +275,23 @@ def test_the_tag_of_a_language_begins_texts_in_both_runtimes(xformc: CommandLine
         [[found]] = engine.translate([text], **given)
         assert found.tokens[: len(begun)] == begun and "__" not in found.text
         assert other.translate([text], **given) == [[found]]
+
+
+def test_sentencepiece_files_that_do_not_fit_are_refused_or_left(tmp_path: Path) -> None:
+    (tmp_path / "spiece.model").write_text("no model")
+    with pytest.raises(UserError, match="not a SentencePiece model"):
+        find_spiece(tmp_path, "t5")
+    assert find_spiece(tmp_path, "mbart") is None and find_tagged(tmp_path, {"model_type": "m2m_100"}) is None
+    train_piece_model(tmp_path / "sentencepiece.bpe.model")
+    settings = tmp_path / "tokenizer_config.json"
+    settings.write_text(json.dumps({"tokenizer_class": "MBartTokenizer"}))
+    assert find_tagged(tmp_path, {"model_type": "mbart"}) is None, "the tag of mBART-25 follows a text"
+    settings.write_text(json.dumps({"legacy_behaviour": True}))
+    assert find_tagged(tmp_path, {"model_type": "m2m_100"}) is None
+    settings.write_text(json.dumps({"extra_special_tokens": [{"content": "two words"}]}))
+    with pytest.raises(UserError, match="must name at most 10,000 tags of languages, without spaces"):
+        find_tagged(tmp_path, {"model_type": "m2m_100"})
+    (tmp_path / "sentencepiece.bpe.model").write_bytes(b"")
+    settings.unlink()
+    with pytest.raises(UserError, match="not a SentencePiece model"):
+        find_tagged(tmp_path, {"model_type": "m2m_100"})
