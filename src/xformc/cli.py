@@ -32,6 +32,7 @@ from xformc.commands.draw import draw
 from xformc.commands.evaluate import evaluate
 from xformc.commands.export import export
 from xformc.commands.generate import generate
+from xformc.commands.hub import pull, push
 from xformc.commands.import_weights import import_weights
 from xformc.commands.inspect_engine import inspect_engine
 from xformc.commands.ir import ir
@@ -146,6 +147,8 @@ GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "inspect": inspect_engine,
         "bench": bench,
         "export": export,
+        "push": push,
+        "pull": pull,
         "kernels": kernels,
         "cmake-dir": cmake_dir,
     },

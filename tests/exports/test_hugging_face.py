@@ -64,7 +64,10 @@ def test_an_export_of_an_import_is_its_origin(xformc: CommandLine, tmp_path: Pat
 def test_weights_are_stored_as_asked(xformc: CommandLine, tmp_path: Path, kind: str) -> None:
     write_foreign(tmp_path / "model", GPT2)
     done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
-    done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back", "--precision", kind)
+    done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back", "--precision", kind, "--licence", "mit")
+    card = (tmp_path / "back" / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name: transformers\nlicense: mit\npipeline_tag: text-generation\n")
+    assert "| family | gpt2 |" in card and "None is recorded." in card
     assert json.loads((tmp_path / "back" / "config.json").read_text())["dtype"] == kind
     before, after = (load_tensors(tmp_path / name / "model.safetensors") for name in ("model", "back"))
     assert all(torch.equal(after[f"transformer.{name}"], one.to(getattr(torch, kind))) for name, one in before.items())

@@ -22,6 +22,7 @@ FAMILY_HELP = "hf: the family, such as llama.  [default: that of an imported run
 MAP_HELP = "hf: the table of a family of your own."
 PRECISION_HELP = "hf, ct2: number format of the weights; int8 and int16 for ct2 only.  [default: float32]"
 REPLAY_HELP = "hf: load the folder with transformers, and refuse if the logits differ."
+LICENCE_HELP = "hf: the identifier of the licence, for the model card: apache-2.0."
 NAME_HELP = "triton: the name of the model.  [default: the engine's]"
 OPTION_HELP = "triton: fix an option of the search or of sampling: beam_size=4. May be repeated."
 BATCH_HELP = "triton: largest batch.  [default: 64]"
@@ -43,6 +44,7 @@ def export(
     table: Annotated[Path | None, Option("--map", help=MAP_HELP, metavar="FILE")] = None,
     precision: Annotated[Format | None, Option(help=PRECISION_HELP, metavar="FORMAT")] = None,
     compare: Annotated[bool, Option("--replay", help=REPLAY_HELP)] = False,
+    licence: Annotated[str | None, Option(help=LICENCE_HELP, metavar="ID")] = None,
     name: Annotated[str | None, Option(help=NAME_HELP, metavar="NAME")] = None,
     option: Annotated[list[str] | None, Option(help=OPTION_HELP, metavar="NAME=VALUE")] = None,
     max_batch_size: Annotated[int | None, Option(help=BATCH_HELP, min=1, metavar="N")] = None,
@@ -69,7 +71,7 @@ def export(
     ct2 writes Transformers for translation, and needs the package ctranslate2.
     """
     given = {
-        "hf": {"family": family, "map": table, "replay": compare},
+        "hf": {"family": family, "map": table, "replay": compare, "licence": licence},
         "triton": {
             "name": name,
             "option": option,
@@ -96,7 +98,13 @@ def export(
 
     with progress_console().status("exporting"):
         done = export_hugging_face(
-            source, output, family=family, table=table, precision=precision or "float32", compare=compare
+            source,
+            output,
+            family=family,
+            table=table,
+            precision=precision or "float32",
+            compare=compare,
+            licence=licence,
         )
     print(f"{output}: a model of the family {done.family}, {done.parameters:,} parameters")
     for line in (*([f"with {', '.join(done.files)}"] if done.files else []), *done.notes):

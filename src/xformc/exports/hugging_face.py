@@ -12,6 +12,7 @@ import torch
 from xformc.compiler.spec import Spec, load_spec
 from xformc.compiler.spec.tree import Plain, Scalar, write_yaml
 from xformc.errors import UserError
+from xformc.exports.card import CARD, Card, checked_licence
 from xformc.exports.compare import differences
 from xformc.exports.solve import solve
 from xformc.exports.source import Source, read_source
@@ -71,6 +72,7 @@ def export_hugging_face(
     table: Path | None = None,
     precision: Format = "float32",
     compare: bool = False,
+    licence: str | None = None,
 ) -> Export:
     """Write the folder `out` from a run, a checkpoint or an engine.
 
@@ -80,6 +82,7 @@ def export_hugging_face(
     Raises: UserError that names whatever the family cannot say, or if the logits differ by more than the bound; then
     nothing is written.
     """
+    checked_licence(licence)
     check_free(out)
     source = read_source(path)
     match = find_match(source, family, table)
@@ -102,8 +105,24 @@ def export_hugging_face(
         write_tensors(part / SINGLE, stored, {"format": "pt"})
         files, notes = write_tokenizer(source, part, match.family.name)
         compared = _replayed(part, source, match) if compare else None
+        card = _card(source, match, sum(tensor.numel() for tensor in stored.values()), licence, compared)
+        (part / CARD).write_text(card, encoding="utf-8")
     said = (*notes, *_search_notes(source.spec, match.spec, tokenized=SETTINGS in files))
     return Export(match.family.name, sum(tensor.numel() for tensor in stored.values()), files, said, compared)
+
+
+def _card(source: Source, match: Match, count: int, licence: str | None, compared: Replay | None) -> str:
+    """The model card: what the model is, and how it compares with the one that it was made of."""
+    spec = source.spec
+    facts = {
+        "family": match.family.name,
+        "inputs": ", ".join(f"{name} ({item.kind})" for name, item in spec.inputs.items()),
+        "results": ", ".join(f"{one.name} ({one.kind})" for one in spec.results) or spec.task,
+        "parameters": f"{count:,}",
+        "sizes": ", ".join(f"{name} {size:g}" for name, size in spec.sizes.items()),
+    }
+    checks = () if compared is None else (f"transformers beside xformc: {compared.line()}",)
+    return Card(spec.name, "transformers", licence, spec.task, facts, checks, (match.family.name,)).text()
 
 
 def _replayed(folder: Path, source: Source, match: Match) -> Replay:
