@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
+from xformc.format.tokens import SPECIAL
 from xformc.trainer.checkpoint import State
 from xformc.trainer.data.prefetch import prefetched
 from xformc.trainer.data.shards.blocks import id_type, make_blocks
@@ -84,9 +85,9 @@ def read(folder: Path, seconds: float) -> dict[str, float]:
     tokens, first, spent = 0, 0.0, 1.0
     if seconds:
         began = time.perf_counter()
-        examples = ShardExamples(
-            Prepared(folder, manifest := read_manifest(folder)), LONGEST, [one.repeat for one in manifest.parts]
-        )
+        manifest = read_manifest(folder)
+        repeats, special = [one.repeat for one in manifest.parts], dict.fromkeys(manifest.columns, SPECIAL)
+        examples = ShardExamples(Prepared(folder, manifest), LONGEST, repeats, special)
         for _, batch in prefetched(stream(examples, recipe(), State())):
             first = first or time.perf_counter() - began
             tokens += int(sum((tensor > 0).sum() for tensor in batch.inputs.values()))

@@ -264,18 +264,19 @@ def _optimizer(spec: Spec, model: torch.nn.Module, seed: int) -> torch.optim.Opt
 
 def _check_special(spec: Spec, schema: DataSchema, corpus: Corpus, options: Options) -> None:
     """Raises: UserError for special tokens, or a tokenizer, that the data does not have."""
-    fixed = schema.objective is not None or isinstance(corpus.train, Prepared) or not reads_text(corpus.valid, schema)
+    prepared = isinstance(corpus.train, Prepared)
+    fixed = schema.objective is not None or not reads_text(corpus.valid, schema)
     if options.tokenizer is not None and options.start is not None:
         raise UserError("--tokenizer and --start exclude each other", hint="--start brings the tokenizers of its run")
-    if options.tokenizer is not None and fixed:
+    if options.tokenizer is not None and (fixed or prepared):
         message = "--tokenizer: examples of an objective, prepared data and arrays have vocabularies of their own"
         raise UserError(message, hint="give the data as text, without an objective")
     if all(item.special == SPECIAL for item in spec.inputs.values()):
         return
     if fixed:
-        message = "special_tokens: examples of an objective, prepared data and arrays have xformc's own"
+        message = "special_tokens: examples of an objective and arrays have xformc's own"
         raise UserError(message, hint="give the data as text, without an objective")
-    if options.start is None and options.tokenizer is None:
+    if options.start is None and options.tokenizer is None and not prepared:
         hint = "give a tokenizer that has them by --tokenizer, or that of an import by --start, or remove the section"
         raise UserError("special_tokens: xformc trains vocabularies with its own special tokens", hint=hint)
 

@@ -4,13 +4,22 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
+import torch
 from command_line import CommandLine, mistake
 
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.runtime.tokenizer import open_vocabulary
+from xformc.trainer.data.batches import Batch, make_batch
+from xformc.trainer.data.data_schema import data_schema
+from xformc.trainer.data.dataset import encode_corpus, find_corpus, read_corpus
+from xformc.trainer.data.own_vocabulary import own_tokenizer
+from xformc.trainer.data.shards.prepare import Corpus, Preparation, prepare
+from xformc.trainer.data.text_examples import load_for
+from xformc.trainer.data.vocabulary import Tokenizer
 from xformc.trainer.train import Options, train_weights
 
 SENTENCES = [
@@ -88,3 +97,34 @@ def test_a_tokenizer_that_does_not_fit_is_refused(xformc: CommandLine, data: Pat
     assert "missing: cannot be read" in mistake(xformc(*command, tmp_path / "missing"))
     assert "--tokenizer and --start exclude each other" in mistake(xformc(*command, own, "--start", tmp_path))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("kind", ["model", "json"])
+def test_prepared_texts_have_the_tokenizer_that_they_were_given(data: Path, tmp_path: Path, kind: str) -> None:
+    """Their batches are those of the texts, with the same special tokens."""
+    own = (train_model if kind == "model" else write_words)(tmp_path / f"own.{kind}")
+    (tmp_path / "tiny.yaml").write_text(SPEC + SPECIAL)
+    spec, out = load_spec(tmp_path / "tiny.yaml"), tmp_path / "prepared"
+    schema, files = data_schema(spec), (data / "train.txt",)
+    prepare(spec, Preparation([Corpus("one", files)], files, own), out)
+    assert (out / f"tokenizer.{kind}").read_bytes() == own.read_bytes()
+
+    def batch(folder: Path, tokenizer: Tokenizer) -> Batch:
+        corpus = read_corpus(find_corpus(folder, schema), schema)
+        ((_, examples),) = encode_corpus(corpus, schema, tokenizer).train.windows(1, 0)
+        return make_batch(examples, np.arange(len(examples)))
+
+    of_text, of_blocks = (
+        batch(data, own_tokenizer(own, schema)),
+        batch(out, load_for(schema, spec.train.tokenizer, out)),
+    )
+    assert torch.equal(of_text.inputs["text"], of_blocks.inputs["text"]) and 63 in of_text.inputs["text"]
+    assert torch.equal(of_text.labels, of_blocks.labels)
+    assert train_weights(spec, out, tmp_path / "run", Options(), quiet=True).state.step == 1
+    with pytest.raises(UserError, match="xformc trains vocabularies with its own special tokens"):
+        prepare(spec, Preparation([Corpus("one", files)], files), tmp_path / "none")
+    (tmp_path / "tiny.yaml").write_text(SPEC + SPECIAL.replace("begin: 1, ", "begin: none, "))
+    other = load_spec(tmp_path / "tiny.yaml")
+    if kind == "json":
+        with pytest.raises(UserError, match="the texts of 'text' are between other special tokens"):
+            train_weights(other, out, tmp_path / "other", Options())

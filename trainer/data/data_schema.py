@@ -9,6 +9,7 @@ from xformc.compiler.spec.model import Input, sequences_of
 from xformc.compiler.spec.sections import Objective
 from xformc.format.inputs import Input as Recorded
 from xformc.format.tasks import NAMED, TASKS
+from xformc.format.tokens import SpecialTokens
 from xformc.runtime.media.reader import suffixes_of
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.splits import JSON_LINES
@@ -64,6 +65,11 @@ class DataSchema:
         """The size of the vocabulary of each input of tokens and each target that is text."""
         given = {name: self.inputs[name].vocabulary for name in self.texts}
         return given | {item.name: item.sizes[-1] for item in self.targets if KINDS[item.kind].tokenized}
+
+    @property
+    def special(self) -> Mapping[str, SpecialTokens]:
+        """The special tokens of each input of tokens."""
+        return {name: self.inputs[name].special for name in self.texts}
 
     @property
     def labelled(self) -> bool:

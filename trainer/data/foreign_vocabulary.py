@@ -35,6 +35,10 @@ class ForeignVocabulary(Vocabulary):
         """Return the ids of each sentence, without special tokens."""
         return [self.opened.encode(sentence) for sentence in sentences]
 
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each row of ids, which has no special tokens."""
+        return [self.opened.decode(list(ids)) for ids in rows]
+
 
 def tokenizer_in(folder: Path, schema: DataSchema) -> Tokenizer:
     """The tokenizer of each input of tokens: the file of its name in the folder of a run, or the run's only one.

@@ -46,6 +46,11 @@ class Vocabulary:
         pieces: list[list[int]] = self.processor().encode(list(sentences), out_type=int)
         return pieces
 
+    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Return the text of each row of ids, which has no begin and end tokens."""
+        texts: list[str] = self.processor().decode([list(ids) for ids in rows])
+        return texts
+
     def encode_words(self, sentences: Sequence[str]) -> list[list[int]]:
         """Return one id for each word between spaces; a word that is not one piece of the vocabulary is unknown.
 

@@ -25,7 +25,7 @@ WEIGHT_HELP = """How often an epoch has each example of a corpus, one for each -
 [default: 1]"""
 TEMPERATURE_HELP = """Above 1, smaller corpora are repeated: a corpus of n examples has the share of n^(1/T), and the
 largest is seen once in an epoch."""
-TOKENIZER_HELP = "Use the tokenizers of this run, instead of ones trained on the text."
+TOKENIZER_HELP = "Use the tokenizers of this run, or this vocabulary, instead of ones trained on the text."
 RATIO_HELP = "Drop pairs of which one side has more than R times the tokens of the other."
 
 

@@ -1,12 +1,15 @@
 """Encodes chunks of text as blocks of ids."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from xformc.format.tokens import SpecialTokens
+from xformc.trainer.data.foreign_vocabulary import ForeignVocabulary, opened_vocabulary
 from xformc.trainer.data.in_order import in_order
 from xformc.trainer.data.shards.blocks import Block, Ids, id_type, make_blocks
 from xformc.trainer.data.shards.chunks import Chunk
@@ -29,10 +32,11 @@ class Filters:
 
 @dataclass(frozen=True)
 class Job:
-    """How texts become ids: the columns, the file of each one's SentencePiece model, and the filters."""
+    """How texts become ids: the columns, the file and the special tokens of each one's vocabulary, and the filters."""
 
     columns: Mapping[str, Stored]
     models: Mapping[str, Path]
+    special: Mapping[str, SpecialTokens]
     filters: Filters
 
 
@@ -50,8 +54,12 @@ class Encoder:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        loaded = {model: Vocabulary(model.read_bytes()).processor() for model in job.models.values()}
-        self._processors = [loaded[job.models[name]] for name in job.columns]
+        loaded = {
+            (job.models[name], job.special[name]): opened_vocabulary(job.models[name], column.size, job.special[name])
+            for name, column in job.columns.items()
+        }
+        encoders = {key: _encoder(vocabulary) for key, vocabulary in loaded.items()}
+        self._encoders = [encoders[job.models[name], job.special[name]] for name in job.columns]
         self._kind = id_type(max(column.size for column in job.columns.values()))
 
     def __call__(self, chunk: Chunk) -> Encoded:
@@ -61,10 +69,7 @@ class Encoder:
         if filters.copies:
             chosen = [row for row in rows if any(text != row[0] for text in row[1:])]
             dropped[COPY], rows = len(rows) - len(chosen), chosen
-        columns = [
-            processor.encode([row[index] for row in rows], out_type=int)
-            for index, processor in enumerate(self._processors)
-        ]
+        columns = [encode([row[index] for row in rows]) for index, encode in enumerate(self._encoders)]
         kept = list[tuple[Ids, ...]]()
         affixes = [(list(column.before), list(column.after)) for column in self._job.columns.values()]
         for texts in zip(*columns, strict=True):
@@ -78,6 +83,13 @@ class Encoder:
         totals = np.array([[len(ids) for ids in row] for row in kept], np.int64).reshape(-1, len(columns)).sum(0)
         tokens = dict(zip(self._job.columns, map(int, totals), strict=True))
         return Encoded(list(make_blocks(kept, self._kind)), tokens, +dropped)
+
+
+def _encoder(vocabulary: Vocabulary) -> Callable[[list[str]], list[list[int]]]:
+    """What encodes texts; a SentencePiece model is opened once."""
+    if isinstance(vocabulary, ForeignVocabulary):
+        return vocabulary.encode
+    return partial(vocabulary.processor().encode, out_type=int)
 
 
 def encode_chunks(chunks: Iterable[Chunk], job: Job, workers: int) -> Iterator[tuple[Chunk, Encoded]]:

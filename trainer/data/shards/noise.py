@@ -45,9 +45,9 @@ class IdNoise:
 
     def _changed(self, rows: list[list[int]], numbers: Numbers, seed: int, epoch: int) -> dict[int, list[int]]:
         """The new ids of the rows that have noise, in ascending order."""
-        unknown, processor = self.vocabulary.special.unknown, self.vocabulary.processor()
+        unknown = self.vocabulary.special.unknown
         known = [row for row, ids in enumerate(rows) if unknown not in ids]
-        texts = processor.decode([rows[row] for row in known])
+        texts = self.vocabulary.decode([rows[row] for row in known])
         noise = TextNoise(self.noise, seed, epoch, 0)
         noisy = [noise.line(int(numbers[row]), text) for row, text in zip(known, texts, strict=True)]
         other = [index for index, text in enumerate(noisy) if text != texts[index]]

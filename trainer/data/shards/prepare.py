@@ -14,6 +14,8 @@ from xformc.files import atomic_write
 from xformc.trainer.checkpoint import writing
 from xformc.trainer.data.added_symbols import with_symbols
 from xformc.trainer.data.data_schema import DataSchema, data_schema
+from xformc.trainer.data.foreign_vocabulary import is_foreign
+from xformc.trainer.data.own_vocabulary import own_tokenizer
 from xformc.trainer.data.shards.chunks import after, read_chunks
 from xformc.trainer.data.shards.encoding import Filters, Job, encode_chunks
 from xformc.trainer.data.shards.manifest import (
@@ -33,7 +35,14 @@ from xformc.trainer.data.shards.writer import Progress, Writer, job_hash, locked
 from xformc.trainer.data.splits import Files
 from xformc.trainer.data.text_examples import affixes, load_for
 from xformc.trainer.data.text_files import Row, read_rows, read_texts
-from xformc.trainer.data.vocabulary import Tokenizer, hash_vocabulary, save_tokenizer, tokenizer_files, train_tokenizer
+from xformc.trainer.data.vocabulary import (
+    SUFFIXES,
+    Tokenizer,
+    hash_vocabulary,
+    save_tokenizer,
+    tokenizer_files,
+    train_tokenizer,
+)
 from xformc.trainer.start import tokenizer_of
 
 SAMPLE = 1_000_000
@@ -53,7 +62,8 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What is prepared, and how. valid: the files of the validation data. tokenizer: a run whose tokenizers are used.
+    """What is prepared, and how. valid: the files of the validation data. tokenizer: a run whose tokenizers are used,
+    or the file of a vocabulary.
 
     temperature: above 1, smaller corpora are repeated: the share of a corpus of n rows is that of n^(1/T), and an epoch
     has the largest one once. max_ratio, copies: as in `Filters`. duplicates: rows that were there before are dropped.
@@ -185,9 +195,8 @@ def _job(schema: DataSchema, wanted: Preparation, tokenizer: Tokenizer, out: Pat
         before, after_ = affixes(known[name], written=name == "target", alone=alone)
         columns[name] = Stored(before, after_, schema.vocabularies[name], hash_vocabulary(known[name]))
     longest = schema.longest if schema.task == "translation" else None
-    return Job(
-        columns, {name: out / files[name] for name in columns}, Filters(longest, wanted.max_ratio, wanted.copies)
-    )
+    models, special = ({name: out / files[name] for name in columns}, {name: known[name].special for name in columns})
+    return Job(columns, models, special, Filters(longest, wanted.max_ratio, wanted.copies))
 
 
 def _write_validation(schema: DataSchema, files: Files, out: Path) -> None:
@@ -202,9 +211,13 @@ def _tokenizer(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path) -
     section = spec.train.tokenizer
     files = tokenizer_files(schema.columns, shared=section.shared).values()
     if wanted.tokenizer is not None:
-        tokenizer = with_symbols(tokenizer_of(wanted.tokenizer, schema), section.symbols, schema.vocabularies)
+        given = own_tokenizer if wanted.tokenizer.is_file() and wanted.tokenizer.suffix in SUFFIXES else tokenizer_of
+        tokenizer = with_symbols(given(wanted.tokenizer, schema), section.symbols, schema.vocabularies)
     elif all((out / file).is_file() for file in files):
         return load_for(schema, section, out)
+    elif is_foreign(out, schema):
+        hint = "give a tokenizer that has them, or that of an import, by --tokenizer"
+        raise UserError("special_tokens: xformc trains vocabularies with its own special tokens", hint=hint)
     else:
         rows = chain.from_iterable(read_rows(corpus.files, schema.columns) for corpus in wanted.corpora)
         tokenizer = train_tokenizer(

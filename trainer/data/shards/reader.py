@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from xformc.compiler.spec.sections import Noise
 from xformc.errors import UserError
+from xformc.format.tokens import SpecialTokens
 from xformc.trainer.data.batches import Batch, Examples, make_batch
 from xformc.trainer.data.columns import Sequences
 from xformc.trainer.data.data_schema import DataSchema
@@ -36,7 +37,7 @@ from xformc.trainer.data.shards.manifest import (
 )
 from xformc.trainer.data.shards.noise import IdNoise, RowNoise
 from xformc.trainer.data.splits import CorpusFiles
-from xformc.trainer.data.text_examples import of_pairs, of_texts
+from xformc.trainer.data.text_examples import affixes, of_pairs, of_texts
 from xformc.trainer.data.vocabulary import Tokenizer, hash_vocabulary
 
 WINDOW = 256
@@ -124,21 +125,28 @@ def shard_examples(
                 place=str(prepared.folder),
                 hint="prepare it with the run's: xformc data --tokenizer RUN",
             )
-    repeats = [part.repeat for part in prepared.manifest.parts]
+        around = affixes(tokenizer.vocabularies[name], written=name == "target", alone=schema.task == "language_model")
+        if [list(one) for one in around] != [list(column.before), list(column.after)]:
+            message = f"the texts of '{name}' are between other special tokens than those of the spec"
+            raise UserError(message, place=str(prepared.folder), hint=AGAIN)
+    repeats, special = [part.repeat for part in prepared.manifest.parts], schema.special
     if noise is None:
-        return ShardExamples(prepared, schema.longest, repeats)
+        return ShardExamples(prepared, schema.longest, repeats, special)
     name, column = next(iter(prepared.manifest.columns.items()))
-    return ShardExamples(prepared, schema.longest, repeats, IdNoise(noise, 0, column, tokenizer.vocabularies[name]))
+    return ShardExamples(
+        prepared, schema.longest, repeats, special, IdNoise(noise, 0, column, tokenizer.vocabularies[name])
+    )
 
 
 @dataclass(frozen=True)
 class ShardExamples:
     """Examples in a prepared corpus. longest: maximum positions of a sequence. repeats: how often an epoch has the rows
-    of each part. noise: changes the rows of an epoch."""
+    of each part. special: the special tokens of each column. noise: changes the rows of an epoch."""
 
     prepared: Prepared
     longest: int
     repeats: Sequence[float]
+    special: Mapping[str, SpecialTokens]
     noise: RowNoise | None = None
 
     def __len__(self) -> int:
@@ -214,12 +222,15 @@ class ShardExamples:
         ends = np.cumsum(rows.lengths).reshape(rows.lengths.shape)
         starts = ends - rows.lengths
         stored = self.prepared.manifest.columns
-        sequences = {name: Sequences(rows.ids, starts[:, place], ends[:, place]) for place, name in enumerate(stored)}
+        sequences = {
+            name: Sequences(rows.ids, starts[:, place], ends[:, place], self.special[name].fill)
+            for place, name in enumerate(stored)
+        }
         _check_ids(rows, starts, self.prepared)
         if self.prepared.manifest.task == "translation":
-            return of_pairs(sequences["source"], sequences["target"], self.longest)
+            return of_pairs(sequences["source"], sequences["target"], self.longest, self.special["target"].ignored)
         ((name, whole),) = sequences.items()
-        return of_texts(whole, self.longest, name)
+        return of_texts(whole, self.longest, name, self.special[name].ignored)
 
 
 def epoch_blocks(parts: Sequence[Part], repeats: Sequence[float], seed: int, epoch: int) -> Numbers:
