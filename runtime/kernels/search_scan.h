@@ -155,10 +155,12 @@ class Continuations {
     const bool by_bank = phrases_ && phrases_->any(sentence);
     Ranking<Continuation> best(by_bank ? beam * most : count);
     const int64_t only = forced(sentence);
-    float rest = only == pad_ ? NAN : -INFINITY;  // of logits that are no numbers there are no candidates
+    const bool few = only != pad_ || automaton.restricts(sentence * beam);
+    float rest = few ? -INFINITY : NAN;  // of logits that are no numbers there are no candidates
     for (int64_t parent = 0; parent < beam; ++parent) {
       const int64_t row = sentence * beam + parent;
       const float normalizer = rows.normalizer(row);
+      if (std::isnan(normalizer)) rest = NAN;
       if (only != pad_) {
         const float score = logit_of(row, only) - normalizer + before_[row];
         if (std::isnan(score)) rest = NAN;

@@ -105,3 +105,56 @@ def test_a_prefix_that_does_not_fit_is_refused(make: Callable[..., Run]) -> None
     ):
         with pytest.raises(Exception, match=message):
             run(x, scores, prefix, np.array(position))
+
+
+def automaton_inputs(batch: int, beam: int, table: Array, start: Array, suppressed: Array, left: int = 9) -> list[Any]:
+    """The inputs from the prefix on, for hypotheses of a begin token; every state is an end of texts."""
+    texts, none = np.full((batch, beam, 1), 2), np.zeros((batch, 0), np.int64)
+    edits = [suppressed, np.array([0]), *(np.array([one], np.float32) for one in (1, 0, 0)), np.arange(batch)]
+    needs = np.arange(len(table)) % 2
+    states = [np.array([0], np.float32), table.astype(np.int32), needs, start, np.full(batch, 1 + left)]
+    return [none, np.array(0), texts, *edits, None, *states]
+
+
+@pytest.mark.parametrize("make", [candidates, project, screened])
+def test_an_automaton_leaves_what_it_would_if_the_other_tokens_were_suppressed(make: Callable[..., Run]) -> None:
+    rng, batch, beam = np.random.default_rng(7), 9, 3
+    run, x = make(rng), rng.normal(size=(batch, beam, 1, DEPTH)).astype(np.float32)
+    scores, nothing = random_scores(rng, batch, beam), np.full((1, 0), -1)
+    free = run(x, scores)
+    for share in (0.001, 0.5, 0.999):
+        allowed = rng.random(SIZE) < share
+        table = np.where(allowed, 0, -1)[None]
+        banned = np.flatnonzero(~allowed)[None]
+        start = np.where(np.arange(batch) % 2 == 0, 0, -1)
+        found = run(x, scores, *automaton_inputs(batch, beam, table, start, nothing))
+        expected = run(x, scores, *automaton_inputs(batch, beam, table[:0], start, banned))
+        for row in range(batch):
+            theirs = expected if start[row] == 0 else free
+            there = np.isfinite(theirs[0][row])
+            assert np.array_equal(np.isfinite(found[0][row]), there) and (found[0][row][~there] == -np.inf).all()
+            assert all(np.array_equal(found[i][row][there], theirs[i][row][there]) for i in (1, 2))
+            assert np.allclose(found[0][row][there], theirs[0][row][there], rtol=0, atol=1e-5)
+    table = np.where(np.arange(SIZE) < 5, 1, np.where(np.arange(SIZE) < 9, 99, 0))[None].repeat(2, 0)
+    last = run(x, scores, *automaton_inputs(batch, beam, table, np.array([0]), nothing, left=1))
+    assert (last[1][np.isfinite(last[0])] >= 9).all(), "state 1 needs a token more than is left, and there is no 99"
+    lost = run(x, scores, *automaton_inputs(batch, beam, table, np.array([99]), nothing))
+    assert (lost[0] == -np.inf).all()
+
+
+def test_automata_that_do_not_fit_are_refused() -> None:
+    rng, batch, beam = np.random.default_rng(7), 2, 2
+    run, x = candidates(rng), rng.normal(size=(batch, beam, 1, DEPTH)).astype(np.float32)
+    scores, nothing = random_scores(rng, batch, beam), np.full((1, 0), -1)
+    right = automaton_inputs(batch, beam, np.zeros((1, SIZE)), np.array([0]), nothing)
+    run(x, scores, *right)
+    for place, wrong, message in (
+        (11, np.zeros((1, SIZE - 1), np.int32), "the automaton has another vocabulary"),
+        (11, np.zeros(SIZE, np.int32), "the automaton is no table"),
+        (12, np.zeros(2, np.int64), "the automaton lacks the needs of its states"),
+        (13, np.zeros(0, np.int64), "an option lacks the row of a sentence"),
+        (14, np.zeros(3, np.int64), "there must be a limit for each sentence"),
+        (0, np.zeros((3, 0), np.int64), "prefix and scores do not fit"),
+    ):
+        with pytest.raises(Exception, match=message):
+            run(x, scores, *right[:place], wrong, *right[place + 1 :])
