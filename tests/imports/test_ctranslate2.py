@@ -1,6 +1,7 @@
 """Models of CTranslate2 become runs that translate as it does; what is not supported is refused by name."""
 
 import json
+import shutil
 import struct
 from collections.abc import Mapping
 from contextlib import suppress
@@ -13,7 +14,8 @@ from command_line import CommandLine, mistake
 
 from tests.exports.test_hugging_face import done
 from tests.imports.fairseq_files import write_fairseq
-from tests.imports.test_tokenizers import train_piece_model
+from tests.imports.test_tokenizers import SENTENCES, TEXTS, train_piece_model
+from tests.imports.test_tuning import marian
 from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import load_weights
 from xformc.errors import UserError
@@ -161,29 +163,51 @@ def test_damaged_files_are_refused(xformc: CommandLine, tmp_path: Path) -> None:
     assert "there is no vocabulary of the source" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
 
 
+LIMITS: Any = {"max_length_factor": 0, "max_length_offset": 12, "min_length": 0}
+
+
 @pytest.mark.processor
-@pytest.mark.parametrize("start", ["token", "zero"])
-def test_an_import_translates_as_ctranslate2(xformc: CommandLine, tmp_path: Path, start: str) -> None:
-    """After an export in int8, with the weights in float32 there; with `zero`, as Marian's models begin."""
+def test_an_import_translates_as_ctranslate2(xformc: CommandLine, tmp_path: Path) -> None:
+    """After an export in int8, with the weights in float32 there."""
     ctranslate2: Any = pytest.importorskip("ctranslate2")
     write_fairseq(tmp_path / "model")
     done(xformc, "import", tmp_path / "model", "-o", tmp_path / "first")
     done(xformc, "export", "ct2", tmp_path / "first", "-o", tmp_path / "peer", "--precision", "int8")
-    if start == "zero":
-        data = bytearray((tmp_path / "peer" / "model.bin").read_bytes())
-        name = b"decoder/start_from_zero_embedding\0"
-        data[data.index(name) + len(name) + 6] = 1
-        (tmp_path / "peer" / "model.bin").write_bytes(bytes(data))
     done(xformc, "import", tmp_path / "peer", "-o", tmp_path / "run")
     done(xformc, "build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable")
     engine = load(tmp_path / "engine", threads=1)
     peer = ctranslate2.Translator(str(tmp_path / "peer"), intra_threads=1, compute_type="float32")
     tokens = json.loads(next((tmp_path / "peer").glob("*vocabulary.json")).read_text())
     written, random = engine.manifest.inputs["target"].special, np.random.default_rng(3)
-    limits: Any = {"max_length_factor": 0, "max_length_offset": 12, "min_length": 0}
     for length in range(1, 7):
         words = [tokens[one] for one in random.integers(4, len(tokens), length)]
         for beam in (1, 3):
             (found,) = peer.translate_batch([words], beam_size=beam, max_decoding_length=12, min_decoding_length=0)
-            [[ours]] = engine.translate([" ".join(words)], beam_size=beam, **limits)
+            [[ours]] = engine.translate([" ".join(words)], beam_size=beam, **LIMITS)
             assert [tokens[one] for one in ours.tokens if one not in written.end] == found.hypotheses[0]
+
+
+@pytest.mark.processor
+@pytest.mark.filterwarnings("ignore")
+def test_what_ctranslate2_has_converted_translates_the_same(xformc: CommandLine, tmp_path: Path) -> None:
+    """A Marian of transformers, whose decoder begins with the vector 0 there, with its SentencePiece models."""
+    converters: Any = pytest.importorskip("ctranslate2.converters")
+    ctranslate2: Any = pytest.importorskip("ctranslate2")
+    _, theirs = marian(tmp_path / "model")
+    theirs.save_pretrained(tmp_path / "model")
+    converters.TransformersConverter(str(tmp_path / "model")).convert(str(tmp_path / "peer"))
+    for file in ("source.spm", "target.spm"):
+        shutil.copy(tmp_path / "model" / file, tmp_path / "peer" / file)
+    done(xformc, "import", tmp_path / "peer", "-o", tmp_path / "run")
+    done(xformc, "build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable")
+    engine, peer = load(tmp_path / "engine", threads=1), ctranslate2.Translator(str(tmp_path / "peer"), intra_threads=1)
+    assert engine.tokenizer is not None
+    for text in [*TEXTS[:3], *SENTENCES[:4]]:
+        ids = theirs(text).input_ids
+        assert engine.tokenizer.encode("source", text) == ids
+        words = theirs.convert_ids_to_tokens(ids)
+        for beam in (1, 4):
+            (found,) = peer.translate_batch([words], beam_size=beam, max_decoding_length=12, min_decoding_length=0)
+            [[ours]] = engine.translate([text], beam_size=beam, **LIMITS)
+            written = [one for one in ours.tokens if one not in engine.manifest.inputs["target"].special.end]
+            assert theirs.convert_ids_to_tokens(written) == found.hypotheses[0]
