@@ -4,6 +4,7 @@ import shutil
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +16,14 @@ from xformc.compiler.pipeline import SHARED, begin, run_passes
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.specs import find_spec
-from xformc.trainer.checkpoint import list_checkpoints
+from xformc.trainer import checkpoint_writer
+from xformc.trainer.checkpoint import OPTIMIZER, list_checkpoints
 from xformc.trainer.data.batches import Batch, make_batch
 from xformc.trainer.launch import _report, launch  # pyright: ignore[reportPrivateUsage]
 from xformc.trainer.parallel import check_shares
 from xformc.trainer.processes import LOST, Processes, joined
 from xformc.trainer.run import locked
+from xformc.trainer.tensors import write_rows
 from xformc.trainer.train import Options, train_weights
 
 BOUND = 1e-5
@@ -98,6 +101,33 @@ def test_process_that_is_killed_ends_the_others(folder: Path, tmp_path: Path) ->
     assert processes[0].exitcode == 1  # UserError, which the command line turns into 2
     options = Options(resume=True, minutes=1e-9)
     assert train_weights(load_spec(tmp_path / "tiny.yaml"), tmp_path / "data", tmp_path / "run", options).state.step
+
+
+def train_and_end(folder: Path) -> None:
+    """Train in parts; the second process is killed between its rows of the weights and of the states at step 8."""
+
+    def write_or_end(path: Path, *rows: Any) -> None:
+        if path.parent.name == ".00000008.partial" and path.name == OPTIMIZER:
+            os.kill(os.getpid(), signal.SIGKILL)
+        write_rows(path, *rows)
+
+    with joined() as processes:
+        if not processes.first:
+            checkpoint_writer.write_rows = write_or_end
+        options = Options(shard=True)
+        train_weights(load_spec(folder / "tiny.yaml"), folder / "data", folder / "ended", options, processes=processes)
+
+
+def test_checkpoint_that_a_killed_process_was_writing_is_left_out(folder: Path) -> None:
+    """The run goes on from the one before it, with the losses of a run that was not killed."""
+    processes, run = started(2, train_and_end, folder), folder / "ended"
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [1, -signal.SIGKILL]
+    assert [path.name for path in list_checkpoints(run)] == ["00000004"]
+    train_weights(load_spec(folder / "tiny.yaml"), folder / "data", run, Options(resume=True), quiet=True)
+    assert losses(run)[-1] == pytest.approx(losses(folder / "alone")[-1], rel=BOUND)
+    assert not list((run / "checkpoints").glob(".*"))
 
 
 def fail() -> None:

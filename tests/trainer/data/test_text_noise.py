@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 from several_processes import write_tiny
 from tiny_run import write_spec
@@ -11,13 +12,18 @@ from xformc.compiler.spec import load_spec
 from xformc.compiler.spec.problems import SpecError
 from xformc.compiler.spec.sections import Noise
 from xformc.compiler.weight_files import read_weights
+from xformc.format.tokens import BEGIN, END, UNKNOWN
 from xformc.trainer.data.batches import Examples
 from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import encode_corpus, find_corpus, make_tokenizer, read_corpus
 from xformc.trainer.data.redrawn_texts import redraw_of
+from xformc.trainer.data.shards.blocks import Rows
+from xformc.trainer.data.shards.manifest import Stored
+from xformc.trainer.data.shards.noise import IdNoise
 from xformc.trainer.data.shards.prepare import Corpus, Preparation, prepare
 from xformc.trainer.data.splits import find_pairs
 from xformc.trainer.data.text_noise import TextNoise
+from xformc.trainer.data.vocabulary import train_vocabulary
 from xformc.trainer.train import Options, train_weights
 
 TEXT = "Ein Hund <BT> läuft über 24 schöne Wiesen"
@@ -76,6 +82,22 @@ def test_prepared_sources_have_the_noise_of_texts(tmp_path: Path) -> None:
         train_weights(spec, tmp_path / data, tmp_path / run, options, quiet=True)
     whole, part = (read_weights(tmp_path / run).arrays for run in ("whole", "part"))
     assert all((whole[name] == part[name]).all() for name in whole)
+
+
+def test_prepared_row_with_an_unknown_token_keeps_its_ids() -> None:
+    known = train_vocabulary(["red dog", "blue cat"], 30, kind="char", of="source")
+    texts = ["red dog", "red 7", "blue cat"]
+    rows = [(ids, [BEGIN, *ids]) for ids in ([*known.encode([text])[0], END] for text in texts)]
+    lengths = np.array([[len(ids) for ids in row] for row in rows])
+    given = Rows(np.concatenate([np.array(ids, np.uint16) for row in rows for ids in row]), lengths)
+    noise = IdNoise(Noise(typing=0.9), 0, Stored((), (END,), 30, ""), known)
+    found = noise(given, np.arange(3), 1, 0)
+    ends = np.cumsum(found.lengths)
+    ids = [part.tolist() for part in np.split(found.ids, ends)[:-1]]
+    wanted = TextNoise(Noise(typing=0.9), 1, 0, 0).lines(texts)
+    assert ids[::2] == [[*known.encode([text])[0], END] for text in (wanted[0], texts[1], wanted[2])]
+    assert ids[1::2] == [target for _, target in rows]
+    assert wanted[1] != texts[1] and UNKNOWN in ids[2]
 
 
 def test_noise_without_a_text_that_is_read_is_an_error(tmp_path: Path) -> None:
