@@ -46,7 +46,7 @@ from xformc.format.manifest import (
     manifest_checksum,
     record_file,
 )
-from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
+from xformc.format.names import CERTIFICATE, IMPORTED, MANIFEST, MODEL, SPEC
 from xformc.format.operators import OPERATORS
 from xformc.format.precision import Precision
 from xformc.format.reader import TOKENS
@@ -104,7 +104,7 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     return build_program(program, weights, tokenizers, out, progress, labels=labels, rounding=rounding, plans=plans)
 
 
-def build_program(
+def build_program(  # noqa: PLR0913 (each is a part of an engine)
     program: Program,
     weights: Mapping[str, Any] | None,
     tokenizers: Mapping[str, Path] | None,
@@ -114,8 +114,11 @@ def build_program(
     labels: Labels | None = None,
     rounding: Rounding = Rounding(),
     plans: PlanOptions | None = None,
+    record: Path | None = None,
 ) -> Certificate:
-    """As `build_engine`, from the result of `compile_engine`."""
+    """As `build_engine`, from the result of `compile_engine`. `record`: the record of an imported run, a part of the
+    engine.
+    """
     spec, target = program.spec, program.target
     assert target is not None, f"{spec.name} was compiled for training"
     eights = _products_to_calibrate(spec, rounding.precision, target, examples=bool(rounding.examples))
@@ -140,6 +143,8 @@ def build_program(
         subject = _write_model(replace(original, input_scales=scales), folder, precision)
         (folder / SPEC).write_text(spec.resolved_yaml(), encoding="utf-8")
         files = _copy_tokenizers(tokenizers, folder)
+        if record is not None:
+            shutil.copyfile(record, folder / IMPORTED)
         certificate = certify(subject, progress, None if subject.module is module else module)
         _require(certificate)
         manifest = _manifest(program, files, named, trained=weights is not None)

@@ -72,7 +72,15 @@ def build_run(
         check_comparable(spec, options.precision, trained=trained is not None)
         rounding = Rounding(options.precision, rounding.examples, bleu_judge(options.compare))
     return build_program(
-        program, trained, files.tokenizers, out, progress, labels=files.labels, rounding=rounding, plans=plans
+        program,
+        trained,
+        files.tokenizers,
+        out,
+        progress,
+        labels=files.labels,
+        rounding=rounding,
+        plans=plans,
+        record=files.record,
     )
 
 

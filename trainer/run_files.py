@@ -21,11 +21,12 @@ class RunFiles:
     """The tokenizer of each input of tokens, and the label names by id of each result that has them.
 
     Both are None without a run; `labels` is also None for tasks without labels. A run trained on arrays has no
-    tokenizers.
+    tokenizers. `record`: the record of an imported run.
     """
 
     tokenizers: Mapping[str, Path] | None = None
     labels: Labels | None = None
+    record: Path | None = None
 
 
 def find_run(path: Path) -> Path | None:
@@ -50,13 +51,13 @@ def find_run_files(weights: Path, spec: Spec) -> RunFiles:
     """
     run, beside = find_run(weights), weights if weights.is_dir() else weights.parent
     folders = (beside,) if run is None else (beside, run)
-    imported = run is not None and (run / IMPORTED).is_file()
+    record = None if run is None or not (run / IMPORTED).is_file() else run / IMPORTED
     labelled = [result.name for result in spec.results if result.kind == "labels"]
     labels = {name: _find_labels(folders, weights, file) for name, file in label_files(labelled).items()}
     tokenizers = _find_tokenizers(folders, spec)
-    if tokenizers is None and not imported and spec.task in NAMED and TASKS[spec.task].writes:
+    if tokenizers is None and record is None and spec.task in NAMED and TASKS[spec.task].writes:
         tokenizers = _no_tokenizers(weights, spec)
-    return RunFiles(tokenizers or {}, labels or None)
+    return RunFiles(tokenizers or {}, labels or None, record)
 
 
 def _folders(weights: Path) -> tuple[Path, ...]:

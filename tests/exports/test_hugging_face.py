@@ -86,12 +86,13 @@ def test_a_trained_model_finds_its_family(xformc: CommandLine, tmp_path: Path) -
 
 
 def test_an_engine_is_exported_as_its_run(xformc: CommandLine, tmp_path: Path) -> None:
-    write_foreign(tmp_path / "model", LLAMA)
+    write_foreign(tmp_path / "model", FAMILIES["qwen2"])  # a Llama with biases, which the first table can say, too
     done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
     for folder, precision in (("engine", "float32"), ("small", "int8")):
         place = ("-o", tmp_path / folder, "--target", "portable", "--precision", precision)
         done(xformc, "build", tmp_path / "run", *place)
     done(xformc, "export", "hf", tmp_path / "engine", "-o", tmp_path / "back")
+    assert json.loads((tmp_path / "back" / "config.json").read_text())["model_type"] == "qwen2"
     before, after = (load_file(tmp_path / name / "model.safetensors") for name in ("model", "back"))
     outside = {"lm_head.weight": "lm_head.weight"}
     assert all(np.array_equal(after[outside.get(name, f"model.{name}")], one) for name, one in before.items())

@@ -67,6 +67,8 @@ def save_whisper(folder: Path) -> Any:
 def test_whisper_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Path) -> None:
     folder, run, back = tmp_path / "model", tmp_path / "run", tmp_path / "back"
     origin = save_whisper(folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "forced_decoder_ids": [[1, 9], [2, 4]]}))
     for command in (
         ("import", folder, "-o", run, "--replay"),
         ("export", "hf", run, "-o", back, "--replay"),
@@ -81,7 +83,7 @@ def test_whisper_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Pa
     sounds = [draw.normal(0, 0.1, length * HOP).astype(np.float32) for length in lengths]
     given = features(8, FRAMES * HOP, 16000, HOP, 400)(sounds, sampling_rate=16000, return_tensors="pt").input_features
     seen: set[int] = set()
-    for beams, prefix in ((1, []), (3, []), (3, [9, 4])):
+    for beams, given_prefix, prefix in ((1, [], [9, 4]), (3, [], [9, 4]), (3, [5], [5])):
         begun = torch.tensor([[51, *prefix]] * len(sounds))
         more = {"num_beams": beams, "do_sample": False, "no_repeat_ngram_size": 1}
         wanted = origin.generate(given, decoder_input_ids=begun, max_new_tokens=12, **more).tolist()
@@ -90,7 +92,7 @@ def test_whisper_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Pa
                 {"wave": sound.reshape(1, -1, HOP), "wave_lengths": np.array([len(sound) // HOP])},
                 beam_size=beams,
                 no_repeat_ngram_size=1,
-                prefixes=[prefix],
+                prefixes=[given_prefix],
                 max_length_offset=12 + len(prefix),
                 max_length_factor=0.0,
             )

@@ -49,7 +49,7 @@ def _engine(folder: Path) -> Source:
     spec = load_spec(folder / SPEC)
     files = {name: folder / file for name, file in manifest.tokenizers.items()}
     labels = {name: tuple(item.labels) for name, item in manifest.results.items() if item.labels}
-    return Source(folder, spec, engine_parameters(spec.graph(), folder / MODEL), files, labels)
+    return Source(folder, spec, engine_parameters(spec.graph(), folder / MODEL), files, labels, _family(folder))
 
 
 def _run(path: Path) -> Source:

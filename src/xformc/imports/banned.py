@@ -8,6 +8,9 @@ _NUMBERS: Mapping[str, float] = {"no_repeat_ngram_size": 0, "repetition_penalty"
 """The settings that have the same name in both, and the value that changes nothing."""
 
 
+PLACES = "forced_decoder_ids"
+
+
 def banned(values: Mapping[str, Scalar]) -> dict[str, Plain]:
     """The settings that a config with nested keys joined by dots asks for.
 
@@ -34,6 +37,14 @@ def banned(values: Mapping[str, Scalar]) -> dict[str, Plain]:
 
 
 def forced(values: Mapping[str, Scalar]) -> dict[str, Plain]:
-    """The setting `prefix` of a config whose texts are forced to begin with a token, such as the tag of a language."""
-    token = values.get("forced_bos_token_id")
-    return {} if token is None or isinstance(token, bool) or not isinstance(token, int) else {"prefix": [token]}
+    """The setting `prefix` of a config whose texts are forced to begin with tokens, such as the tag of a language.
+
+    `forced_decoder_ids` are pairs of a place and a token. They are a prefix if they are of the places from 1 on; where
+    the model chooses one of the tokens itself, there is none.
+    """
+    pairs = sorted({key.rpartition(".")[0] for key in values if key.startswith(f"{PLACES}.")})
+    places = {values.get(f"{pair}.0"): values.get(f"{pair}.1") for pair in pairs}
+    begun = [places.get(place) for place in range(1, len(pairs) + 1)]
+    wanted = begun or [values.get("forced_bos_token_id")]
+    tokens = [token for token in wanted if isinstance(token, int) and not isinstance(token, bool)]
+    return {"prefix": [*tokens]} if len(tokens) == len(wanted) else {}
