@@ -25,14 +25,15 @@ def players(folder: Path, arguments: argparse.Namespace) -> dict[str, Player[str
     build(arguments.run, folder / "engine", target="native", precision=arguments.precision)
     export_ctranslate2(arguments.run, folder / "peer", "int8" if int8 else None)
     engine = load(folder / "engine", threads=arguments.threads)
-    found: dict[str, Player[str]] = {
-        "slots": partial(slots, engine, arguments),
-        "batches": partial(in_batches, partial(ours, engine, arguments.beam), arguments.slots),
-    }
+    found: dict[str, Player[str]] = {"slots": partial(slots, engine, arguments)}
+    for workers in sorted({1, arguments.workers}):
+        batch = partial(ours, engine, arguments.beam, workers)
+        found[f"batches, {workers} workers"] = partial(in_batches, batch, arguments.slots)
     for name, environment in SETTINGS.items():
-        peer = Child("peer", environment)
-        peer.ask(do="load", folder=str(folder / "peer"), compute_type=arguments.precision, threads=arguments.threads)
-        for way, most in (("batches", arguments.slots), ("each", 0)):
+        for way, most, workers in (("batches", arguments.slots, 1), ("each", 0, arguments.workers)):
+            peer, threads = Child("peer", environment), max(1, arguments.threads // workers)
+            size: dict[str, Any] = {"compute_type": arguments.precision, "threads": threads, "workers": workers}
+            peer.ask(do="load", folder=str(folder / "peer"), **size)
             theirs = partial(peer.ask, do="arrivals", tokenizer=str(arguments.run / TOKENIZER), beam=arguments.beam)
             theirs = partial(theirs, length_penalty=engine.manifest.search.length_penalty, most=most)
             found[f"CT2 {name}, {way}"] = partial(_played, partial(theirs, length=LIMIT["max_length_offset"]))
@@ -42,8 +43,9 @@ def players(folder: Path, arguments: argparse.Namespace) -> dict[str, Player[str
 def slots(engine: Engine, arguments: argparse.Namespace, requests: Sequence[Request[str]]) -> list[float]:
     """Play with a batch that refills."""
     took = [0.0] * len(requests)
-    options: dict[str, Any] = {"beam_size": arguments.beam, **LIMIT}
-    with engine.serve(slots=arguments.slots, tokens_at_once=arguments.tokens_at_once, **options) as server:
+    sizes = {"slots": arguments.slots, "tokens_at_once": arguments.tokens_at_once, "workers": arguments.workers}
+    options: dict[str, Any] = {"beam_size": arguments.beam, **sizes, **LIMIT}
+    with engine.serve(**options) as server:
         assert isinstance(server, TranslationServer)
         clock, row = Clock(requests), 0
         while waiting := clock.take(len(requests)):
@@ -53,9 +55,9 @@ def slots(engine: Engine, arguments: argparse.Namespace, requests: Sequence[Requ
     return took
 
 
-def ours(engine: Engine, beam: int, texts: Sequence[str]) -> list[float]:
-    """Translate a batch; all texts are there when the last one has ended."""
-    engine.translate(texts, beam_size=beam, **LIMIT)
+def ours(engine: Engine, beam: int, workers: int, texts: Sequence[str]) -> list[float]:
+    """Translate a batch, which several workers share; all texts are there when the last one has ended."""
+    engine.translate(texts, beam_size=beam, workers=workers, **LIMIT)
     return [time.perf_counter()] * len(texts)
 
 
