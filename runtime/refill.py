@@ -12,6 +12,7 @@ from xformc.format.interfaces import (
     AT,
     COUNT,
     DONE,
+    FROM,
     JOINING,
     KEPT,
     LENGTHS,
@@ -35,6 +36,9 @@ from xformc.runtime.slotted_batch import SlottedBatch, run_stateful
 
 Ids = NDArray[np.int64]
 
+PART = 128
+"""The most tokens of a prompt that a call reads, while others wait for their next token."""
+
 
 @dataclass(eq=False)
 class Text:
@@ -42,7 +46,8 @@ class Text:
 
     ids: the tokens to go on from, with the begin token; at least one. most: the most tokens to add. options: those that
     it has of its own, all or none. stopped: returns how many of some new tokens belong to the text, which ends after
-    them, or None if it goes on. tokens: those added so far, with the end token. score: their log probability.
+    them, or None if it goes on. tokens: those added so far, with the end token. read: the tokens of the prompt
+    that were read before it joins. score: their log probability.
     """
 
     ids: Sequence[int]
@@ -51,6 +56,7 @@ class Text:
     options: Values = field(default_factory=dict[str, NDArray[Any]])
     stopped: Callable[[Sequence[int], Sequence[int]], int | None] = lambda tokens, new: None
     tokens: list[int] = field(default_factory=list[int])
+    read: int = 0
     score: float = 0.0
     slot: int = 0
     done: bool = False
@@ -100,37 +106,62 @@ class RefillingBatch(SlottedBatch[Text]):
         self.ragged = model.metadata.get(RAGGED) == "1"
         self._vocabulary = vocabulary
         self._options = {name: value for name, value in arrays(options).items() if name != "max_new_tokens"}
-        self._edits = edits_scores(options)
+        self._edits, self._reading = edits_scores(options), list[Text]()
+
+    def fitting(self, waiting: Sequence[Text]) -> int:
+        """As `SlottedBatch.fitting`; while the last part of a long prompt is to be read, no other text joins."""
+        return 0 if self._at_last_part() else super().fitting(waiting)
+
+    def _begin(self, joining: Sequence[Text]) -> Sequence[Text]:
+        """Long prompts are read in parts, one in each call, right into their slots; their texts join for the last."""
+        if not (self.ragged and self._caches):  # then what was read is not in slots
+            return joining
+        if self._at_last_part():
+            return [self._reading.pop(0), *joining]
+        self._reading += [text for text in joining if len(text.ids) - 1 > PART]
+        if self._reading:
+            text = self._reading[0]
+            run_stateful(self._model, {**self._inputs([text], [], [text], text.read + PART), COUNT: np.array(0)})
+            text.read += PART
+        return [text for text in joining if len(text.ids) - 1 <= PART]
+
+    def _at_last_part(self) -> bool:
+        self._reading = [text for text in self._reading if not text.done]
+        return bool(self._reading) and len(self._reading[0].ids) - 1 - self._reading[0].read <= PART
 
     def _call(self, kept: Sequence[int], joining: Sequence[Text]) -> int:
         return self._take(run_stateful(self._model, self._feeds(kept, joining)))
 
     def _feeds(self, kept: Sequence[int], joining: Sequence[Text]) -> dict[str, Any]:
-        texts = self.texts
-        count = min(self._pace.steps, max(text.most - len(text.tokens) for text in texts))
+        count = min(self._pace.steps, max(text.most - len(text.tokens) for text in self.texts))
+        return {**self._inputs(self.texts, kept, joining, None), **self._states, COUNT: np.array(count, np.int64)}
+
+    def _inputs(
+        self, texts: Sequence[Text], kept: Sequence[int], joining: Sequence[Text], until: int | None
+    ) -> dict[str, Any]:
+        """What a call takes of its texts; those that join are read up to the token `until`, None for all of them."""
         return {
             **self._options,
             **stack_options([text.options for text in texts], self._options),
             **self._caches,
-            **self._states,
-            JOINING: pad([text.ids[:-1] for text in joining], self._special.fill),
+            JOINING: pad([text.ids[:-1][:until] for text in joining], self._special.fill),
+            FROM: np.array(joining[0].read if joining else 0, np.int64),
             KEPT: np.array(kept, np.int64),
             SLOTS: np.array([text.slot for text in texts], np.int64),
             AT: np.array([text.position for text in texts], np.int64),
             NEWEST: np.array([text.newest for text in texts], np.int64),
             LENGTHS: np.array([len(text.tokens) for text in texts], np.int64),
             SCORES_SO_FAR: np.array([text.score for text in texts], np.float32),
-            READ: self._read(),
+            READ: self._read(texts),
             "seed": np.array([text.seed for text in texts], np.int64),
             "max_new_tokens": np.array([text.most for text in texts], np.int64),
-            COUNT: np.array(count, np.int64),
         }
 
-    def _read(self) -> Ids:
+    def _read(self, texts: Sequence[Text]) -> Ids:
         """All tokens of the texts so far, with -1 in front of shorter ones; none if no scores are edited."""
-        if not (self._edits or any(text.edits for text in self.texts)):
-            return np.zeros((len(self.texts), 0), np.int64)
-        rows = [[*text.ids, *text.tokens] for text in self.texts]
+        if not (self._edits or any(text.edits for text in texts)):
+            return np.zeros((len(texts), 0), np.int64)
+        rows = [[*text.ids, *text.tokens] for text in texts]
         return pad([row[::-1] for row in rows], -1)[:, ::-1].copy()
 
     def _take(self, found: dict[str, Any]) -> int:

@@ -14,6 +14,7 @@ from xformc.format.interfaces import (
     COUNT,
     DONE,
     DRAFTED,
+    FROM,
     JOINING,
     KEPT,
     LEAST,
@@ -153,7 +154,7 @@ STATEFUL: Mapping[str, tuple[Sequence[str], Sequence[str]]] = {
     CONTINUE: ((*SAMPLING_OPTIONS[1:], COUNT, AT), (STREAMED, *_AFTER)),
     CHECK: ((*SAMPLING_OPTIONS[1:], DRAFTED, AT), (STREAMED, *_AFTER)),
     REFILL: (
-        (*SAMPLING_OPTIONS[1:], COUNT, JOINING, KEPT, AT, NEWEST, LENGTHS, SCORES_SO_FAR, READ),
+        (*SAMPLING_OPTIONS[1:], COUNT, JOINING, FROM, KEPT, AT, NEWEST, LENGTHS, SCORES_SO_FAR, READ),
         (STREAMED, SCORES_BY_STEP, *(f"{name}{NEXT}" for name in (DONE, LENGTHS, SCORES_SO_FAR))),
     ),
     JOIN: (("source", PREFIX), (f"{LIMIT}{NEXT}", f"{LEAST}{NEXT}")),

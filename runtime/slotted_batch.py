@@ -82,6 +82,10 @@ class SlottedBatch(ABC, Generic[AnyText]):
         """Write some tokens of the `texts`: those of the rows `kept` of the call before, then those that join; return
         the number of steps."""
 
+    def _begin(self, joining: Sequence[AnyText]) -> Sequence[AnyText]:
+        """Return those of the texts that entered, now or before, that join now."""
+        return joining
+
     def _cache_sizes(self) -> dict[str, int]:
         """What the model of the caches takes."""
         return {SLOTS: self.slots, CAPACITY: self.capacity}
@@ -115,6 +119,7 @@ class SlottedBatch(ABC, Generic[AnyText]):
         """
         for text in joining:
             text.slot = self._free.pop()
+        joining = self._begin(joining)
         kept = [row for row, text in enumerate(self._rows) if not text.done]
         self.texts = self._rows = [*self.texts, *joining]
         if self._rows:

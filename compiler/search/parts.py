@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from xformc.compiler.graph.rules import OnnxEmitter
+from xformc.compiler.graph.rules import OnnxEmitter, Operand
 
 READ_TOGETHER = 512
 """The number of tokens of all texts that are read at once: more take more memory."""
@@ -22,7 +22,9 @@ class Parts:
         return end, [onnx.op("Unsqueeze", bound, [0]) for bound in (position, end)]
 
 
-def emit_parts(onnx: OnnxEmitter, count: str, rows: str, together: int, least: int) -> Parts:
-    """Write the parts of `rows` texts of `count` tokens: `together` tokens of all texts, at least `least` of each."""
+def emit_parts(onnx: OnnxEmitter, count: str, rows: str, together: int, least: int, start: Operand = 0) -> Parts:
+    """Write the parts of `rows` texts of `count` tokens, from `start` on: `together` tokens of all texts, at least
+    `least` of each."""
     most = onnx.op("Max", onnx.op("Div", together, rows), least)
-    return Parts(count, most, onnx.op("Div", onnx.op("Sub", onnx.op("Add", count, most), 1), most))
+    rest = count if start == 0 else onnx.op("Sub", count, start)
+    return Parts(count, most, onnx.op("Div", onnx.op("Sub", onnx.op("Add", rest, most), 1), most))

@@ -18,7 +18,7 @@ from xformc.compiler.search.draw_token import Text
 from xformc.compiler.search.loops import Collected, Names, Record, bind_fields, emit_loop, fields_of
 from xformc.compiler.search.sample import KEPT as KEPT_AXES
 from xformc.compiler.search.sample import SampleInputs, Sampling, emit_sampler, read_together
-from xformc.format.interfaces import AT, DONE, JOINING, KEPT, LENGTHS, NEWEST, READ, SCORES_SO_FAR
+from xformc.format.interfaces import AT, DONE, FROM, JOINING, KEPT, LENGTHS, NEWEST, READ, SCORES_SO_FAR
 
 _INT64, _END = 7, [2**31]
 BEFORE = -1
@@ -42,6 +42,7 @@ def refill_types(decoder: Decoder) -> dict[str, Type]:
     resident = () if decoder.resident is None else (decoder.resident.slots, *decoder.resident.caches)
     return {
         JOINING: tokens,
+        FROM: Type("int64"),
         KEPT: Type("int64", (Axis("kept"),)),
         **texts,
         READ: Type("int64", (batch, Axis("read"))),
@@ -124,14 +125,15 @@ def _most_open(onnx: OnnxEmitter, open_rows: str) -> str:
 
 
 def _read(onnx: OnnxEmitter, reading: Decoder, known: Names) -> tuple[str, Names]:
-    """Read the prompts of the texts that join, in their slots; return their number of tokens and the states."""
+    """Read the prompts of the texts that join, in their slots, from the tokens on that were read before; return their
+    number of tokens and the states."""
     rows = onnx.op("Shape", JOINING, start=0, end=1)
     count = onnx.op("Squeeze", onnx.op("Shape", JOINING, start=1))
     begun = emit_states(onnx, reading, {"batch": rows}, known)
     if reading.resident is not None:
         slots = onnx.op("Slice", reading.resident.slots.name, onnx.op("Shape", KEPT), _END, [0])
         known = {**known, reading.resident.slots.name: slots}
-    return read_together(onnx, reading, known, begun, (JOINING, count))
+    return read_together(onnx, reading, known, begun, (JOINING, count), start=FROM)
 
 
 def _gathered(onnx: OnnxEmitter, name: str, type: Type, joined: str, room: str) -> str:

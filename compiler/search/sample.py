@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value, pruned
-from xformc.compiler.graph.rules import OnnxEmitter
+from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.ops.native import AttendCached
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.carried import NEVER, Integer, Tokens
@@ -294,9 +294,11 @@ def read_together(
     states: Names,
     given: tuple[str, str],
     keeps: frozenset[str] = frozenset(),
+    *,
+    start: Operand = 0,
 ) -> tuple[str, Names]:
-    """Read tokens [batch, length] of prompts, of each the number that is given with them; return that number and the
-    states after them. `keeps` are the axes with the same sizes outside."""
+    """Read tokens [batch, length] of prompts, of each those from `start` up to the number that is given with them;
+    return that number and the states after them. `keeps` are the axes with the same sizes outside."""
     prompts, count = given
     if not decoder.states and decoder.resident is None:
         return count, states
@@ -306,7 +308,7 @@ def read_together(
     silent = pruned(replace(decoder.extend, outputs=(*new, *written)))
     pasts = [state.past.name for state in decoder.states]
     rows = onnx.op("Max", onnx.op("Squeeze", onnx.op("Shape", prompts, start=0, end=1), [0]), 1)
-    parts = emit_parts(onnx, count, rows, READ_TOGETHER, READ_AT_LEAST)
+    parts = emit_parts(onnx, count, rows, READ_TOGETHER, READ_AT_LEAST, start)
 
     def body(scope: OnnxEmitter, _: str, now: _Reading) -> tuple[str, _Reading, Collected]:
         end, bounds = parts.bounds(scope, now.position)
@@ -315,7 +317,7 @@ def read_together(
         return scope.op("Identity", True), _Reading(end, dict(zip(pasts, results, strict=False))), []
 
     types = fields_of(_Reading, state=state_types(decoder))
-    last, _ = emit_loop(onnx, parts.trips, types, _Reading(onnx.operand(0), states), body, keeps)
+    last, _ = emit_loop(onnx, parts.trips, types, _Reading(onnx.operand(start), states), body, keeps)
     return last.position, last.state
 
 

@@ -18,7 +18,7 @@ from xformc.compiler.build import build_engine
 from xformc.compiler.certify.certify import engine_parameters
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
-from xformc.runtime import Engine, load
+from xformc.runtime import Engine, load, refill
 from xformc.runtime.server import Reply
 
 SPEC = """\
@@ -77,7 +77,7 @@ def attack(engine: Engine, schedules: int, *, exact: bool) -> int:
 
 
 @pytest.mark.processor
-def test_a_text_is_what_it_is_alone_whoever_shares_its_batch(folder: Path) -> None:
+def test_a_text_is_what_it_is_alone_whoever_shares_its_batch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with load(folder / "cpu", threads=1) as engine:
         attack(engine, 3, exact=False)
         full = " ".join(["one"] * 63)
@@ -97,6 +97,16 @@ def test_a_text_is_what_it_is_alone_whoever_shares_its_batch(folder: Path) -> No
     build(folder, "windows", "native", "windows")
     with load(folder / "native", threads=1) as engine, load(folder / "windows", threads=1) as windows:
         assert attack(engine, 9, exact=True) + attack(windows, 3, exact=True) > 3
+        steps, run = list[int](), refill.run_stateful
+
+        def counted(model: Any, values: dict[str, Any]) -> dict[str, Any]:
+            steps.append(int(values["count"]))
+            return run(model, values)
+
+        monkeypatch.setattr(refill, "PART", 3)  # prompts are read in several calls, without steps
+        monkeypatch.setattr(refill, "run_stateful", counted)
+        attack(engine, 6, exact=True)
+        assert steps.count(0) > 9
 
 
 def test_a_reply_gives_its_text_as_it_comes(folder: Path) -> None:

@@ -69,9 +69,9 @@ NEWEST, LENGTHS, READ = "step/newest", "step/lengths", "step/read"
 """Further values of a stream: the token of each text to feed and its number of sampled tokens, both [batch], and all
 tokens so far, [batch, length], which are used only if scores are edited."""
 
-JOINING, KEPT, SLOTS = "step/joining", "step/kept", "step/slots"
-"""Inputs of the model of a batch that refills: the tokens to read of the texts that join, [joining, length]; the rows
-of the call before that stay, [kept]; and the slot of each row, [batch]."""
+JOINING, FROM, KEPT, SLOTS = "step/joining", "step/from", "step/kept", "step/slots"
+"""Inputs of the model of a batch that refills: the tokens to read of the texts that join, [joining, length], and how
+many of them were read before, []; the rows of the call before that stay, [kept]; and the slot of each row, [batch]."""
 
 LIMIT, LEAST, PREFIX_SO_FAR = "step/limit", "step/least", "step/prefix"
 """What the rows of a batch of searches that refills have: the most and the least tokens, [batch], and the tokens that
