@@ -17,87 +17,35 @@ from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.ensemble import require_one
 from xformc.compiler.spec.sections import SCORED
-from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.format.names import WEIGHTS
-from xformc.format.tokens import SPECIAL
 from xformc.terminal import is_quiet, progress_console
 from xformc.trainer.average import average_checkpoints
 from xformc.trainer.checkpoint import State, chosen_checkpoints, load_checkpoint, newest_checkpoint, prune_checkpoints
 from xformc.trainer.checkpoint_writer import CheckpointWriter
-from xformc.trainer.data.added_symbols import with_symbols
 from xformc.trainer.data.data_schema import DataSchema, data_schema
-from xformc.trainer.data.dataset import (
-    Corpus,
-    EncodedCorpus,
-    describe_corpus,
-    encode_corpus,
-    find_corpus,
-    make_tokenizer,
-    read_corpus,
-    reads_text,
-)
-from xformc.trainer.data.own_vocabulary import file_hash, own_tokenizer
-from xformc.trainer.data.redrawn_texts import redraw_of
-from xformc.trainer.data.result_examples import piece_labels
-from xformc.trainer.data.shards.reader import Prepared
+from xformc.trainer.data.dataset import Corpus, EncodedCorpus, describe_corpus, find_corpus, read_corpus
 from xformc.trainer.data.splits import CorpusFiles
-from xformc.trainer.data.text_examples import load_for
-from xformc.trainer.hardware import choose_device, choose_precision
+from xformc.trainer.hardware import choose_device
 from xformc.trainer.loop import Recipe, Update, fit, validation_loss
 from xformc.trainer.low_rank import low_rank_optimizer
 from xformc.trainer.moving_average import averaged, exchange
+from xformc.trainer.opening import Options, check_options, check_special, identify, open_run
 from xformc.trainer.operations import operations_of, peak_of
 from xformc.trainer.optimizers import make_optimizer
 from xformc.trainer.parallel import check_shares, parallel, reshard
 from xformc.trainer.processes import ALONE, Processes, joined
 from xformc.trainer.progress import Report, check_finite
 from xformc.trainer.recompute import recompute
-from xformc.trainer.run import (
-    METRICS,
-    SCORES,
-    Identity,
-    check_free,
-    create_run,
-    hash_text,
-    is_run,
-    locked,
-    recorded_precision,
-    reopen_run,
-)
+from xformc.trainer.run import METRICS, SCORES, Identity, check_free, is_run, locked
 from xformc.trainer.schedule import schedule_of
 from xformc.trainer.scores.checkpoint_scores import CheckpointScorer
 from xformc.trainer.selection import judged, measured, scoring, take_score
 from xformc.trainer.sinks import Place, check_sinks, open_sinks
-from xformc.trainer.start import start_from, tokenizer_of, weights_hash
+from xformc.trainer.start import start_from
 
 if TYPE_CHECKING:
     from xformc.trainer.scores.metrics import Measure
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of a training run beside its spec.
-
-    languages: source and target in the names of the files, such as `en-de`.
-    resume: continue the run to the bit, or start it if there is none yet.
-    compile: run the model through torch.compile.
-    minutes, seed: replace the spec's.
-    start: a run, or a file of its weights, whose weights and tokenizers the run begins with (see `start_from`).
-    shard: with several processes, each holds a part of every parameter.
-    log: where the metrics go beside metrics.jsonl, by name (see `trainer.sinks`); not a part of the run's identity.
-    tokenizer: a file with the vocabulary of all texts, which is not trained then.
-    """
-
-    languages: str | None = None
-    resume: bool = False
-    compile: bool = False
-    minutes: float | None = None
-    seed: int | None = None
-    start: Path | None = None
-    shard: bool = False
-    log: Sequence[str] = ()
-    tokenizer: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -190,7 +138,7 @@ def train_weights(
     """Train and write `out/weights.safetensors`, without scores. `quiet` keeps stderr empty."""
     require_one(spec)
     torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
-    _check_options(spec, options)
+    check_options(spec, options)
     check_sinks(options.log)
     if processes.first and not options.resume:
         check_free(out)
@@ -201,7 +149,7 @@ def train_weights(
     schema = data_schema(spec)
     files = _files(data, schema, options.languages)
     corpus = read_corpus(files, schema)
-    _check_special(spec, schema, corpus, options)
+    check_special(spec, schema, corpus, options)
     device = choose_device()
     with ExitStack() as held:
         with processes.first_ahead():
@@ -237,17 +185,6 @@ def train_weights(
             return Trained(_run(job, state, report), engine, schema, corpus, encoded)
 
 
-def _check_options(spec: Spec, options: Options) -> None:
-    """Raises: UserError for settings that exclude each other."""
-    if options.shard and options.compile:
-        raise UserError("--shard and --compile exclude each other", hint="leave one of them out")
-    muon = spec.train.optimizer.muon is not None
-    if muon and (options.shard or spec.train.low_rank is not None):
-        raise UserError("train.optimizer: muon excludes --shard and train.low_rank", hint="choose adamw for these")
-    if options.shard and spec.train.low_rank is not None:
-        raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")
-
-
 def _begin(spec: Spec, start: Path | None, model: TorchModule) -> list[str]:
     """Begin with the weights of another run, if there is one; lines that say which."""
     if start is None:
@@ -260,25 +197,6 @@ def _optimizer(spec: Spec, model: torch.nn.Module, seed: int) -> torch.optim.Opt
     if spec.train.low_rank is not None:
         return low_rank_optimizer(spec, model, seed)
     return make_optimizer(spec.train.optimizer, model, spec.learning_rates())
-
-
-def _check_special(spec: Spec, schema: DataSchema, corpus: Corpus, options: Options) -> None:
-    """Raises: UserError for special tokens, or a tokenizer, that the data does not have."""
-    prepared = isinstance(corpus.train, Prepared)
-    fixed = schema.objective is not None or not reads_text(corpus.valid, schema)
-    if options.tokenizer is not None and options.start is not None:
-        raise UserError("--tokenizer and --start exclude each other", hint="--start brings the tokenizers of its run")
-    if options.tokenizer is not None and (fixed or prepared):
-        message = "--tokenizer: examples of an objective, prepared data and arrays have vocabularies of their own"
-        raise UserError(message, hint="give the data as text, without an objective")
-    if all(item.special == SPECIAL for item in spec.inputs.values()):
-        return
-    if fixed:
-        message = "special_tokens: examples of an objective and arrays have xformc's own"
-        raise UserError(message, hint="give the data as text, without an objective")
-    if options.start is None and options.tokenizer is None and not prepared:
-        hint = "give a tokenizer that has them by --tokenizer, or that of an import by --start, or remove the section"
-        raise UserError("special_tokens: xformc trains vocabularies with its own special tokens", hint=hint)
 
 
 @dataclass(frozen=True)
@@ -370,61 +288,6 @@ def _describe_model(job: _Job, device: torch.device, state: State) -> str:
 
 def _files(data: Path | CorpusFiles, schema: DataSchema, languages: str | None) -> CorpusFiles:
     return data if isinstance(data, CorpusFiles) else find_corpus(data, schema, languages)
-
-
-def identify(
-    spec: Spec, corpus: Corpus, out: Path, options: Options, device: torch.device, processes: Processes = ALONE
-) -> Identity:
-    """Return the identity of a run. A run that continues keeps its precision."""
-    recorded = recorded_precision(out) if options.resume or not processes.first else None
-    return Identity(
-        spec_sha256=hash_text(spec.resolved_yaml()),
-        train_sha256=corpus.train.sha256,
-        valid_sha256=corpus.valid.sha256,
-        seed=spec.train.seed if options.seed is None else options.seed,
-        precision=recorded or choose_precision(spec.train.precision, device),
-        compile=options.compile,
-        start_sha256=None if options.start is None else weights_hash(options.start),
-        tokenizer_sha256=None if options.tokenizer is None else file_hash(options.tokenizer),
-    )
-
-
-def open_run(
-    spec: Spec,
-    corpus: Corpus,
-    schema: DataSchema,
-    out: Path,
-    identity: Identity,
-    options: Options = Options(),
-    *,
-    processes: Processes = ALONE,
-) -> EncodedCorpus:
-    """Make the run's folder, or check that it belongs to this run, and return the data as examples.
-
-    A new run has the tokenizers of the run that it starts from, or the one that it is given.
-
-    Raises: UserError; then no folder was made.
-    """
-    known, texts = is_run(out), corpus.valid
-    if known:
-        reopen_run(out, spec.resolved_yaml(), identity, first=processes.first)
-    tokenizer = None
-    if reads_text(texts, schema):
-        wanted = spec.train.tokenizer
-        if known:
-            tokenizer = load_for(schema, wanted, out) if options.tokenizer is None else tokenizer_of(out, schema)
-        elif options.tokenizer is not None:
-            tokenizer = with_symbols(own_tokenizer(options.tokenizer, schema), wanted.symbols, schema.vocabularies)
-        elif options.start is not None:
-            tokenizer = with_symbols(tokenizer_of(options.start, schema), wanted.symbols, schema.vocabularies)
-        else:
-            tokenizer = make_tokenizer(corpus.train, schema, wanted)
-    if schema.objective is not None and schema.objective.masked is not None and tokenizer is not None:
-        corpus = replace(corpus, labels=piece_labels(schema, tokenizer))
-    encoded = encode_corpus(corpus, schema, tokenizer, redraw_of(spec, schema), spec.train.stages)
-    if not known:
-        create_run(out, spec.resolved_yaml(), identity, tokenizer, corpus.labels)
-    return encoded
 
 
 def make_recipe(spec: Spec, identity: Identity, minutes: float | None) -> Recipe:
