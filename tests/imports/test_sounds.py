@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_line import CommandLine
+from command_line import CommandLine, mistake
 from safetensors.numpy import load_file
 
+from tests.imports.foreign import WAV2VEC2 as WAV2VEC2_CONFIG
+from tests.imports.foreign import write_foreign
 from xformc.imports.examples import features
 from xformc.runtime.engine import load
 
@@ -182,3 +184,31 @@ def test_wav2vec2_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: P
         assert found is not None and [found.split()] * 2 == wanted
         texts.add(found)
     assert len(texts) == 3 and len(set("".join(texts))) > 1
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("vocab.json", {"a": 0, "<pad>": 1, "<s>": 2, "<unk>": 3}, "vocab.json: lacks </s> (eos_token)"),
+        ("vocab.json", {**LETTERS, "g": 1}, "must map tokens to ids below 65,536, each to one of its own"),
+        ("vocab.json", {**LETTERS, "g": 1 << 40}, "must map tokens to ids below 65,536"),
+        ("vocab.json", {"en": {"a": 0}}, "must map tokens to ids"),
+        ("tokenizer_config.json", {"pad_token": "<s>", "unk_token": "a"}, "has one token as several of pad_token"),
+        (
+            "preprocessor_config.json",
+            {"feature_extractor_type": "Wav2Vec2FeatureExtractor", "sampling_rate": 8000},
+            "samples must be 16,000 numbers a second",
+        ),
+        ("config.json", {**WAV2VEC2_CONFIG, "conv_dim": [6] * 8}, "conv_dim.7: 6 is not in the table of wav2vec2"),
+        ("config.json", {**WAV2VEC2_CONFIG, "add_adapter": True}, "add_adapter: true must be 'false'"),
+    ],
+)
+def test_what_wav2vec2_cannot_be_is_one_error(
+    xformc: CommandLine, tmp_path: Path, file: str, content: dict[str, Any], message: str
+) -> None:
+    folder = tmp_path / "model"
+    write_foreign(folder, WAV2VEC2_CONFIG)
+    (folder / "vocab.json").write_text(json.dumps({**LETTERS, "<pad>": 12, "<unk>": 13}))
+    (folder / file).write_text(json.dumps(content))
+    assert message in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -229,6 +229,15 @@ REFUSED = {
         "max_distance must be a whole number of positions, more than 2 and at most 65,536, found 2",
         None,
     ),
+    "{k: as_keys, s: {contract: {from: x, by: k, over: d_model}}, b: {distance_buckets: odd}}": (
+        "distances need an even number of buckets, at least 4, found 5",
+        None,
+    ),
+    "{k: as_keys, s: {contract: {from: x, by: k, over: d_model}}, b: {distance_buckets: {buckets: d_model, "
+    "max_distance: 2}}}": (
+        "max_distance must be a whole number of positions, more than 2 and at most 65,536, found 2",
+        None,
+    ),
 }
 
 
