@@ -1,4 +1,4 @@
-"""Constraints of searches and alternatives: texts match random automata, and the best of all of them is found."""
+"""Constraints, alternatives and biased prefixes: texts match random automata, and the best of all of them is found."""
 
 import re
 from dataclasses import replace
@@ -174,6 +174,17 @@ def test_alternatives_are_the_best_next_tokens_with_the_best_texts(
     assert [line.split(" ||| ")[1] for line in shown] == [
         one.text for one in engines["portable"].translate(["one"], alternatives=3)[0]
     ]
+
+
+@pytest.mark.processor
+def test_biased_prefixes_give_the_same_bits_in_any_batch(engines: dict[Target, Engine]) -> None:
+    engine = engines["native"]
+    prefixes, shares = [[9, 8], [7], [30, 63], [], [5, 5, 5], [12]], [0.5, 0.0, 0.001, 0.3, 0.002, 0.999]
+    found = engine.translate(TEXTS, prefixes=prefixes, prefix_bias=shares)
+    assert found == engine.translate(TEXTS, prefixes=prefixes, prefix_bias=shares, slots=2)
+    one = zip(TEXTS, prefixes, shares, strict=True)
+    assert found == [engine.translate([text], prefixes=[own], prefix_bias=share)[0] for text, own, share in one]
+    assert any(several[0].tokens[: len(own)] != (*own,) for several, own in zip(found, prefixes, strict=True))
 
 
 def test_constraints_that_do_not_fit_are_refused(engines: dict[Target, Engine]) -> None:
