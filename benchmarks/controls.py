@@ -3,8 +3,8 @@
     python -m benchmarks.controls ENGINE test.en [--batches 1 32] [--rounds 15]
 
 `without` is the same model, from whose operators the inputs of the controls were removed. In each round it, the engine
-and the engine with a control take turns in one process. Times are medians of the rounds; the ratios are those of the
-medians, with the lowest and highest of the rounds.
+(`unused`) and the engine with each control take turns in one process. Times are medians of the rounds; the ratios are
+those of the medians, with the lowest and highest of the rounds.
 """
 
 import argparse
@@ -24,10 +24,13 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.interfaces import PREFIX, interface
-from xformc.format.manifest import Manifest
+from xformc.format.manifest import Manifest, SearchOptions
 from xformc.format.names import MODEL
 from xformc.format.reader import read_manifest
+from xformc.format.search_options import CONTROLS, SHAPES
+from xformc.runtime.automaton import Automaton, matching_of
 from xformc.runtime.lines import read_text_file
+from xformc.runtime.options import arrays
 from xformc.runtime.rows import pad
 from xformc.runtime.search import search
 from xformc.runtime.session import Session
@@ -52,13 +55,13 @@ def main() -> None:
         raise UserError("is no native engine with controls", place=str(arguments.engine))
     sources = _sources(arguments.engine, manifest, arguments.source, max(arguments.batches))
     print(f"{manifest.name}, {manifest.precision}, beam {manifest.search.beam_size}, ms of a call")
-    print(f"{'batch':>6}{'without':>10}{'unused':>28}{'min_length 5':>28}{'a prefix':>28}")
     with tempfile.TemporaryDirectory() as folder:
         players = _players(arguments.engine, manifest, Path(folder))
         for batch in arguments.batches:
             seconds = _take_turns(players, sources, batch, arguments.rounds)
-            own = statistics.median(seconds["without"]) * 1000
-            print(f"{batch:6}{own:10.2f}" + "".join(_cell(seconds, name) for name in list(players)[1:]), flush=True)
+            print(f"batch {batch}: {statistics.median(seconds['without']) * 1000:.2f} ms without")
+            for name in list(players)[1:]:
+                print(f"{name:>24}{_cell(seconds, name)}", flush=True)
 
 
 def _sources(engine: Path, manifest: Manifest, file: Path, count: int) -> list[NDArray[np.int64]]:
@@ -78,18 +81,42 @@ def _players(engine: Path, manifest: Manifest, folder: Path) -> dict[str, Play]:
     (folder / MODEL).write_bytes(without_controls(engine / MODEL).SerializeToString())
     whole, plain = open_model(engine), open_model(folder)
     (given,) = manifest.given
-    options = manifest.search
-    long, begun = replace(options, min_length=5), np.array([5], np.int64)
+    options, written = manifest.search, manifest.inputs[manifest.written]
+    used, begun = _options(manifest), np.array([5], np.int64)
 
     def play(session: Session, source: NDArray[np.int64], **more: Any) -> Any:
         return search(session, {given: source}, more.pop("options", options), **more)
 
+    def of_each(source: NDArray[np.int64]) -> Any:
+        values = arrays(replace(options, length_penalty=0.7))
+        rows = {name: np.stack([value] * len(source)) for name, value in values.items() if name not in SHAPES}
+        return play(whole, source, each=rows)
+
+    matching = matching_of(Automaton(np.zeros((1, written.pieces), np.int32), np.array([True])), written)
     return {
-        "without": partial(play, plain, options=replace(options, min_length=None)),
+        "without": partial(play, plain, options=replace(options, **dict.fromkeys(CONTROLS))),
         "unused": partial(play, whole),
-        "min_length": partial(play, whole, options=long),
+        **{name: partial(play, whole, options=one) for name, one in used.items()},
         "prefix": lambda source: play(whole, source, prefixes=[begun] * len(source)),
+        "phrases": lambda source: play(whole, source, phrases=[np.array([[5, 6]])] * len(source)),
+        "automaton": partial(play, whole, automaton=matching.arrays([{}]), room=matching.room),
+        "options of each text": of_each,
     }
+
+
+def _options(manifest: Manifest) -> dict[str, SearchOptions]:
+    """The search with each option in use."""
+    one: dict[str, Any] = {
+        "min_length": 5,
+        "suppress_tokens": (5, 6),
+        "no_repeat_ngram_size": 3,
+        "repetition_penalty": 1.1,
+        "presence_penalty": 0.1,
+        "frequency_penalty": 0.1,
+    }
+    groups = {"beam_groups": 2, "diversity_penalty": 0.5}
+    found = {name: replace(manifest.search, **{name: value}) for name, value in one.items()}
+    return {**found, "beam_groups": replace(manifest.search, **groups)} if manifest.search.beam_size % 2 == 0 else found
 
 
 def without_controls(model: Path) -> onnx.ModelProto:

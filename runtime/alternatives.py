@@ -54,7 +54,15 @@ def with_alternatives(
     """
     ends = manifest.inputs[manifest.written].special.end
     banned = (*(options.suppress_tokens or ()), *ends)
-    plain: Any = {"beam_size": count, "n_best": count, "length_penalty": 0.0, "min_length": 0, "stop_rule": "first"}
+    plain: Any = {
+        "beam_size": count,
+        "n_best": count,
+        "beam_groups": 1,
+        "length_penalty": 0.0,
+        "min_length": 0,
+        "stop_rule": "first",
+    }
+    plain["beam_groups"] = options.beam_groups and 1
     next_options = replace(options, **plain, patience=1.0, suppress_tokens=banned)
     forced: Row = {} if options.prefix_bias is None else {"prefix_bias": np.array(0, np.float32)}
 

@@ -312,7 +312,7 @@ class _SearchOptions(_Options):
         ("max_length_factor", c_double), ("max_length_offset", c_int64), ("min_length", c_int64),
         ("prefixes", c_void_p), ("prefix_count", c_size_t), ("whole_texts", c_bool),
         ("length_penalty_kind", c_char_p), ("stop_rule", c_char_p), ("patience", c_double), ("preset", c_char_p),
-        *_EDITS,
+        *_EDITS, ("beam_groups", c_int64), ("diversity_penalty", c_double),
     ]  # fmt: skip
 
 

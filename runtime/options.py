@@ -37,7 +37,7 @@ class EditArguments(TypedDict, total=False):
 class SearchArguments(EditArguments, total=False):
     """The keyword arguments of a search; the engine's defaults replace missing arguments and None.
 
-    All but beam_size and n_best may be a list with a value for each text.
+    All but beam_size, n_best and beam_groups may be a list with a value for each text.
 
     beam_size: hypotheses kept for each sentence; 1 is greedy search. Time grows with it.
     n_best: translations returned for each sentence, best first; at most `beam_size`.
@@ -56,6 +56,9 @@ class SearchArguments(EditArguments, total=False):
         while a text follows it; 0 forces them.
     patience: with `first`, wait for patience * beam_size hypotheses, rounded.
     preset: the length penalty and the stop rule of `PRESETS`, a paper or another library, instead of the engine's.
+    beam_groups: groups of the beam that search one after the other (Vijayakumar et al. 2018); must divide `beam_size`.
+    diversity_penalty: is subtracted from the score of a token in a group for each hypothesis of earlier groups that
+        goes on with it.
 
     Those that edit the scores of tokens are in `EditArguments`.
     """
@@ -71,6 +74,8 @@ class SearchArguments(EditArguments, total=False):
     patience: ByText[float]
     prefix_bias: ByText[float]
     preset: ByText[Preset]
+    beam_groups: int | None
+    diversity_penalty: ByText[float]
 
 
 class FilterArguments(TypedDict, total=False):
@@ -105,6 +110,11 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments, pieces: Piec
         raise UserError(
             f"n_best must be at most beam_size, which is {beam_size}, not {n_best}",
             hint=f"set beam_size to {n_best} or more",
+        )
+    if beam_size % (chosen["beam_groups"] or 1):
+        raise UserError(
+            f"beam_groups must divide beam_size, which is {beam_size}, not {chosen['beam_groups']}",
+            hint="each group has beam_size / beam_groups hypotheses",
         )
     check_suppressed(manifest, chosen["suppress_tokens"], 2 * beam_size)
     return SearchOptions(**chosen)

@@ -74,6 +74,8 @@ def search(  # noqa: PLR0913 (each is an option)
 
     Raises: UserError if ONNX Runtime fails, or if the model's results are none of such a search.
     """
+    if any(one is not None for one in phrases) and (options.beam_groups or 1) > 1:
+        raise UserError("beam_groups: no effect with phrases", hint="leave out beam_groups, or phrases")
     first = next(iter(given.values()))
     if not len(first):
         none = (0, options.n_best)

@@ -68,7 +68,7 @@ class TranslationServer(BatchServer[TranslationReply]):
         """Let a text be translated; return its `TranslationReply` at once.
 
         prefix: what the translation begins with, as text or as token ids.
-        options: those of this text, which win over those of the server; all but beam_size and n_best.
+        options: those of this text, which win over those of the server; all but beam_size, n_best and beam_groups.
 
         Raises: UserError for a text that does not fit, an option out of range, and a closed server.
         """

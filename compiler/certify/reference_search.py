@@ -3,6 +3,7 @@
 It uses only the training form, so it shares nothing with an engine: no step, no cache, no ONNX.
 """
 
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
@@ -93,56 +94,31 @@ def rounds(
     `phrases`, and match the `language` after their prefix. With `prefix_bias` the prefix is not forced. Without a
     prefix, `default` is one, within the limit of the length; at its positions, given tokens have the log probability 0.
     """
-    width, asked, prefix = options.beam_size, len(prefix), prefix or default
+    asked, prefix = len(prefix), prefix or default
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
     limit = max(1, int(np.floor(scaled)) + options.max_length_offset, asked)
     room = (sum(map(len, phrases)) + 1 if phrases else 0, 0 if language is None else language.room)
     limit = max([limit, *(len(prefix) + tokens for tokens in room if tokens)])
     limit = limit if longest is None else min(limit, longest)
     least = 0 if {*special.end} & {*prefix} else options.min_length or 0
-    beam = [_Open((), np.float32(0))]
-    pool: list[Hypothesis] = []
-    finished, gaps = 0, list[float]()
+    sentence, count = _Sentence(special, min(len(default), len(prefix)), limit, least), options.beam_groups or 1
+    own = replace(options, beam_size=options.beam_size // count)
+    groups = [_Group(sentence, own) for _ in range(count)]
     for length in range(1, limit + 1):
-        logits = yield np.array([(*special.begun, *hypothesis.tokens) for hypothesis in beam], np.int64)
-        given = _Given(prefix, phrases, language, limit - length)
-        candidates = _expand(logits[:, -1], special, beam, options, given)
-        if length <= min(len(default), len(prefix)):
-            candidates = [replace(one, log_probability=np.float32(0)) for one in candidates]
-        banks = [_bank(phrases, special, beam, candidate) for candidate in candidates]
-        for number in set(banks):
-            pairs = zip(candidates, banks, strict=True)
-            gaps += _gaps(sorted([one.log_probability for one, bank in pairs if bank == number], reverse=True))
-        candidates = candidates[: 2 * width]
-        for candidate in candidates[: _places(options, finished)]:
-            text = (*special.begun, *beam[candidate.parent].tokens, candidate.token)
-            if open_phrases(phrases, text):
-                continue
-            if (candidate.token in special.end and length >= least) or length == limit:
-                finished += 1
-                tokens = (*beam[candidate.parent].tokens, candidate.token)
-                pool.append(Hypothesis(tokens, score(candidate.log_probability, length, options)))
-        pool = sorted(pool, key=lambda hypothesis: -hypothesis.score)[:width]
-        going_on = [candidate for candidate in candidates if candidate.token not in special.end]
-        going_on = sorted(going_on[:width], key=lambda candidate: -candidate.log_probability)
-        going_on = going_on[: _places(options, finished)]
-        beam = [
-            _Open((*beam[candidate.parent].tokens, candidate.token), candidate.log_probability)
-            for candidate in going_on
-        ]
-        if not beam:
+        given, taken = _Given(prefix, phrases, language, limit - length), Counter[int]()
+        open_groups = [group for group in groups if not group.done]
+        logits = iter((yield np.array([text for group in open_groups for text in group.texts], np.int64))[:, -1])
+        for group in open_groups:
+            taken.update(group.step(np.stack([next(logits) for _ in group.beam]), length, given, taken))
+            group.done = group.is_over(length)
+        if all(group.done for group in groups):
             break
-        if options.stop_rule in ("best", "complete"):
-            to_the_end = options.stop_rule == "complete" and options.length_penalty > 0
-            bound = score(beam[0].log_probability, limit if to_the_end else length, options)
-            if len(pool) == width:
-                gaps.append(abs(bound - pool[-1].score))
-                if bound <= pool[-1].score:
-                    break
-        elif finished >= (_enough(options) if options.stop_rule in ("first", None) else width):
-            break
-    gaps += _gaps([np.float32(hypothesis.score) for hypothesis in pool])
-    return Found(tuple(pool), tuple(gaps))
+    pool = sorted((one for group in groups for one in group.pool), key=lambda hypothesis: -hypothesis.score)
+    gaps = [gap for group in groups for gap in group.gaps]
+    pairs = [(one, other) for one, other in pairwise(pool) if one.tokens != other.tokens]
+    return Found(
+        tuple(pool), (*gaps, *(float(np.float32(one.score) - np.float32(other.score)) for one, other in pairs))
+    )
 
 
 def _alone(steps: Callable[Options, Rounds]) -> Callable[Concatenate[Scorer, Options], Found]:
@@ -173,6 +149,76 @@ def together(
                 ended[place] = end.value
         waiting = asked
     return [ended[place] for place in range(len(searches))]
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    """What the groups of a search share."""
+
+    special: SpecialTokens
+    unscored: int  # so many tokens of the text have the log probability 0 if they are given
+    limit: int
+    least: int
+
+
+class _Group:
+    """A beam of its own: all of it, or a group of diverse beams. `options` has its size."""
+
+    def __init__(self, sentence: _Sentence, options: SearchOptions) -> None:
+        self.sentence, self.options = sentence, options
+        self.beam, self.pool, self.gaps = [_Open((), np.float32(0))], list[Hypothesis](), list[float]()
+        self.finished, self.done = 0, False
+
+    @property
+    def texts(self) -> list[tuple[int, ...]]:
+        """The texts of its hypotheses."""
+        return [(*self.sentence.special.begun, *hypothesis.tokens) for hypothesis in self.beam]
+
+    def step(self, logits: NDArray[np.float32], length: int, given: _Given, taken: Counter[int]) -> list[int]:
+        """Write token `length`, given the logits after each text; earlier groups go on with the tokens `taken`, so
+        often. Return those of this group."""
+        width, sentence, options = self.options.beam_size, self.sentence, self.options
+        candidates = _expand(logits, sentence.special, self.beam, options, given, taken)
+        if length <= sentence.unscored:
+            candidates = [replace(one, log_probability=np.float32(0)) for one in candidates]
+        banks = [_bank(given.phrases, sentence.special, self.beam, candidate) for candidate in candidates]
+        for number in set(banks):
+            pairs = zip(candidates, banks, strict=True)
+            self.gaps += _gaps(sorted([one.log_probability for one, bank in pairs if bank == number], reverse=True))
+        candidates = candidates[: 2 * width]
+        for candidate in candidates[: _places(options, self.finished)]:
+            self._finish(candidate, length, given)
+        self.pool = sorted(self.pool, key=lambda hypothesis: -hypothesis.score)[:width]
+        going_on = [candidate for candidate in candidates if candidate.token not in sentence.special.end]
+        going_on = sorted(going_on[:width], key=lambda candidate: -candidate.log_probability)
+        open_ones = going_on[: _places(options, self.finished)]
+        self.beam = [_Open(self._tokens(candidate), candidate.log_probability) for candidate in open_ones]
+        return [candidate.token for candidate in going_on]
+
+    def is_over(self, length: int) -> bool:
+        """Whether the search is over after so many tokens, before the limit."""
+        options, width = self.options, self.options.beam_size
+        if not self.beam:
+            return True
+        if options.stop_rule in ("best", "complete"):
+            to_the_end = options.stop_rule == "complete" and options.length_penalty > 0
+            bound = score(self.beam[0].log_probability, self.sentence.limit if to_the_end else length, options)
+            if len(self.pool) == width:
+                self.gaps.append(abs(bound - self.pool[-1].score))
+            return len(self.pool) == width and bound <= self.pool[-1].score
+        return self.finished >= (_enough(options) if options.stop_rule in ("first", None) else width)
+
+    def _finish(self, candidate: _Candidate, length: int, given: _Given) -> None:
+        """Keep a candidate if it ends here."""
+        sentence, tokens = self.sentence, self._tokens(candidate)
+        if open_phrases(given.phrases, (*sentence.special.begun, *tokens)):
+            return
+        if (candidate.token in sentence.special.end and length >= sentence.least) or length == sentence.limit:
+            self.finished += 1
+            self.pool.append(Hypothesis(tokens, score(candidate.log_probability, length, self.options)))
+
+    def _tokens(self, candidate: _Candidate) -> tuple[int, ...]:
+        return (*self.beam[candidate.parent].tokens, candidate.token)
 
 
 def _places(options: SearchOptions, finished: int) -> int:
@@ -222,12 +268,17 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _expand(
-    logits: NDArray[np.float32], special: SpecialTokens, beam: list[_Open], options: SearchOptions, given: _Given
+    logits: NDArray[np.float32],
+    special: SpecialTokens,
+    beam: list[_Open],
+    options: SearchOptions,
+    given: _Given,
+    taken: Counter[int],
 ) -> list[_Candidate]:
     """The 2 * width best continuations, best first, and the next best one; or those by the token of the prefix.
 
     `logits` are those after each text of the beam. Ties go to the earlier hypothesis, then to the smaller token.
-    Tokens that are banned are none.
+    Tokens that are banned are none. Those that earlier groups have `taken` are penalised.
     """
     most, scores = 2 * options.beam_size + 1, log_probabilities(logits)
     phrases, share, written = given.phrases, options.prefix_bias or 0.0, len(beam[0].tokens)
@@ -237,6 +288,8 @@ def _expand(
         text, plain = [*special.begun, *hypothesis.tokens], scores[parent].copy()
         scores[parent] = biased(plain, hypothesis.tokens, given.prefix, share)
         changed = scores[parent] if forced is not None else edited(scores[parent], text, options)
+        for token, uses in taken.items() if forced is None else ():
+            changed[token] -= np.float32(options.diversity_penalty or 0) * uses
         if given.language is not None and forced is None:
             allowed = given.language.allowed(hypothesis.tokens[0 if share else len(given.prefix) :], given.left)
             changed = np.where(allowed, changed, np.float32(-np.inf))

@@ -45,6 +45,9 @@ LONG: Mapping[str, Any] = {"min_length": 3, "length_penalty_kind": "average", "s
 BEGUN: Mapping[str, Any] = {"length_penalty_kind": "average", "stop_rule": "shrink"}
 """The options of the two searches of the stage `controls`: of long texts, and of given beginnings."""
 
+DIVERSE = 0.5
+"""The diversity penalty of the searches of given beginnings, if the beam can be divided."""
+
 
 def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
     """The stages, cheapest first; the search stages are meaningful only if the first two pass."""
@@ -249,9 +252,13 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
     width = free.options.beam_size
     long = _expect(subject, ending.sources, width, ending.special.end, LONG)
     phrases = _expect(subject, _with_phrases(subject, free.sources), width)
-    begun = _expect(subject, rows, width, changes=BEGUN, matching=matching)
+    groups = next((count for count in range(2, width + 1) if width % count == 0), 1)
+    diverse = {**BEGUN, "beam_groups": groups, "diversity_penalty": DIVERSE}
+    begun = _expect(subject, rows, width, changes=diverse, matching=matching)
     stage = _search(subject, "controls", [long, phrases, begun])
-    what = "tokens and scores of the reference search, for long texts, given beginnings, phrases and constraints"
+    what = (
+        "tokens and scores of the reference search, for long texts, given beginnings, phrases, constraints and groups"
+    )
     return replace(stage, what=what)
 
 

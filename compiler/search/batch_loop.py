@@ -14,9 +14,19 @@ from xformc.compiler.graph.rules import OnnxEmitter, Operand
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.automaton import Automaton, emit_room
 from xformc.compiler.search.candidates import BeamOptions, Pool, Rules, emit_count, emit_lengths, emit_limit, is_end
-from xformc.compiler.search.carried import NEVER, BeamScores, BeamTokens, Flags, Integer, Integers, Tokens
+from xformc.compiler.search.carried import (
+    NEVER,
+    BeamScores,
+    BeamTokens,
+    Flags,
+    GroupIntegers,
+    Integer,
+    Integers,
+    Tokens,
+)
 from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, moving
 from xformc.compiler.search.edits import EditInputs, Edits, emit_edits
+from xformc.compiler.search.groups import Groups, emit_groups
 from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_fields, emit_loop, fields_of, mapped
 from xformc.compiler.search.phrases import Phrases, emit_used
 from xformc.compiler.search.phrases import emit_lengths as emit_phrase_lengths
@@ -51,6 +61,8 @@ class SearchInputs:
     automaton_needs: str
     automaton_start: str
     edits: EditInputs
+    beam_groups: str
+    diversity_penalty: str
     prefix_bias: str = ""
     default: tuple[int, ...] = ()
 
@@ -81,16 +93,17 @@ class Begun:
     prefix: str
     prepared: Names
     batch: str
+    groups: Groups
 
 
 @dataclass(frozen=True)
 class Beam(Record):
-    """The open hypotheses of each sentence, its best finished ones, and the number of finished ones."""
+    """The open hypotheses of each sentence, its best finished ones, and the number of finished ones of each group."""
 
     tokens: BeamTokens
     scores: BeamScores
     pool: Pool
-    found: Integers
+    found: GroupIntegers
 
 
 @dataclass(frozen=True)
@@ -146,6 +159,7 @@ OPTION_TYPES: Mapping[str, Type] = {
     "phrases": Type("int64", (Axis("batch"), Axis("phrases"), Axis("phrase_length"))),
     "prefix_bias": _NUMBER,
     "automaton_start": _COUNT,
+    "diversity_penalty": _NUMBER,
 }
 """The options of a sentence: the fields of `Rules` and `EditInputs`, whether scores are edited, and the other ones."""
 
@@ -189,6 +203,7 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
         onnx.op("Pad", prefix, [0, 0, 0, 1], decoder.written.absent),
         prepared,
         batch,
+        emit_groups(onnx, inputs.beam_groups, width, inputs.diversity_penalty),
     )
 
 
@@ -237,7 +252,7 @@ def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:
     options, (tokens, *numbers) = begun.options, begun.options.needed_edits.inputs.names
     names = [options.length_penalty, *astuple(options.needed_rules), tokens, *numbers, options.needed_edits.rows]
     assert options.bias is not None and options.automaton is not None
-    names += [options.needed_phrases.tokens, options.bias.share, options.automaton.start]
+    names += [options.needed_phrases.tokens, options.bias.share, options.automaton.start, begun.groups.penalty]
     pairs = zip(OPTION_TYPES, names, strict=True)
     return {
         name: onnx.op(
@@ -260,7 +275,7 @@ def options_of(options: BeamOptions, option: Names) -> BeamOptions:
     return replace(own, bias=bias, automaton=automaton)
 
 
-_APART = ("length_penalty", "edited", "phrases", "prefix_bias", "automaton_start")
+_APART = ("length_penalty", "edited", "phrases", "prefix_bias", "automaton_start", "diversity_penalty")
 
 
 def heads_of(decoder: Decoder, begun: Begun) -> Names:
@@ -287,7 +302,7 @@ def decode_batch(
     """
     rows = {value.name: value.type for value in decoder.constants if "batch" in value.type.names}
     width, opening = begun.options.width, begun.options.special.begun[0]
-    beam = first_beam(onnx, begun.batch, width, opening, width if opened is None else opened)
+    beam = first_beam(onnx, begun.batch, width, opening, width if opened is None else opened, begun.groups.count)
     keeps = _KEPT if opened is None else _KEPT - {"beam"}
     sentence = onnx.op("Range", 0, onnx.op("Squeeze", begun.batch), 1)
     constant = {name: begun.prepared[name] for name in rows}
@@ -311,8 +326,8 @@ def decode_batch(
     return last.filed
 
 
-def first_beam(onnx: OnnxEmitter, batch: str, width: str, begin: int, opened: Operand) -> Beam:
-    """Write the initial hypotheses; only the first of each sentence can be continued.
+def first_beam(onnx: OnnxEmitter, batch: str, width: str, begin: int, opened: Operand, groups: Operand = (1,)) -> Beam:
+    """Write the initial hypotheses; only the first of each group can be continued.
 
     The sizes are vectors; `begin` is the begin token.
     """
@@ -320,11 +335,12 @@ def first_beam(onnx: OnnxEmitter, batch: str, width: str, begin: int, opened: Op
     pool_shape = onnx.op("Concat", shape, [1], axis=0)
     tokens_shape = onnx.op("Concat", batch, opened, [1], axis=0)
     ranks = onnx.op("Range", 0, onnx.op("Squeeze", opened), 1)
+    ranks = onnx.op("Mod", ranks, onnx.op("Div", opened, groups))
     first = onnx.op("Where", onnx.op("Equal", ranks, [0]), [0.0], [NEVER])
     tokens = onnx.op("Expand", begin, tokens_shape)
     scores = onnx.op("Expand", first, onnx.op("Concat", batch, opened, axis=0))
     pool = Pool(onnx.op("Expand", 0, pool_shape), onnx.op("Expand", 0, shape), onnx.op("Expand", NEVER, shape))
-    return Beam(tokens, scores, pool, onnx.op("Expand", 0, batch))
+    return Beam(tokens, scores, pool, onnx.op("Expand", 0, onnx.op("Concat", batch, groups, axis=0)))
 
 
 def newest(onnx: OnnxEmitter, beam: Beam) -> str:
@@ -335,13 +351,13 @@ def newest(onnx: OnnxEmitter, beam: Beam) -> str:
 def best(onnx: OnnxEmitter, found: Pool, n_best: str) -> SearchResult:
     """The n best of each sentence, without the begin token, cut to the length of the longest."""
     zero, one = [0], [1]
-    n_best = onnx.op("Unsqueeze", n_best, zero)
-    scores = onnx.op("Slice", found.scores, zero, n_best, one)
-    lengths = onnx.op("Slice", found.lengths, zero, n_best, one)
+    scores, order = onnx.ops("TopK", 2, found.scores, onnx.op("Unsqueeze", n_best, zero), axis=-1)
+    lengths = onnx.op("GatherElements", found.lengths, order, axis=-1)
     longest = onnx.op("Unsqueeze", onnx.op("ReduceMax", lengths, keepdims=0), zero)
-    ends = onnx.op("Concat", n_best, onnx.op("Add", longest, one), axis=0)
-    tokens = onnx.op("Slice", found.tokens, [0, 1], ends, [1, 2])
-    return SearchResult(tokens, lengths, scores)
+    tokens = onnx.op("Slice", found.tokens, one, onnx.op("Add", longest, one), [2])
+    shape = onnx.op("Concat", onnx.op("Shape", order), longest, axis=0)
+    index = onnx.op("Expand", onnx.op("Unsqueeze", order, [2]), shape)
+    return SearchResult(onnx.op("GatherElements", tokens, index, axis=1), lengths, scores)
 
 
 def _decode_some(

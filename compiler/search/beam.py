@@ -18,19 +18,9 @@ from xformc.compiler.search.batch_loop import (
     options_by_sentence,
     options_of,
 )
-from xformc.compiler.search.candidates import (
-    BeamOptions,
-    Candidates,
-    Pool,
-    Standing,
-    Texts,
-    forced_token,
-    reorder,
-    select,
-    settle,
-    unscored,
-)
+from xformc.compiler.search.candidates import BeamOptions, Pool, Standing, Texts, forced_token, reorder, unscored
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
+from xformc.compiler.search.groups import Groups, Step, choose
 from xformc.compiler.search.loops import Names
 
 FINISHED_SHARE = 8
@@ -51,12 +41,16 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         texts = Texts(now.beam.tokens, live.prefix, forced_token(scope, live.prefix, now.position), live.limit)
         options = options_of(begun.options, live.option)
-        candidates = select(scope, logits, now.beam.scores, options, texts)
-        if inputs.default:
+        groups = replace(begun.groups, penalty=live.option["diversity_penalty"])
+
+        def given(scope: OnnxEmitter, scores: str) -> str:
             place = now.position, len(inputs.default)
-            (scores,) = unscored(scope, (candidates.scores,), texts.forced, place, decoder.written.absent)
-            candidates = replace(candidates, scores=scores)
-        go_on, new = advance(scope, options, live, now, candidates, moving(types, state))
+            return (
+                unscored(scope, (scores,), texts.forced, place, decoder.written.absent)[0] if inputs.default else scores
+            )
+
+        offered = Step(logits, now.beam.scores, texts, given)
+        go_on, new = advance(scope, (options, groups), live, now, offered, moving(types, state))
         return go_on, replace(new, state={**state, **new.state})
 
     found = decode_batch(onnx, decoder, begun, states, types, step, option=option)
@@ -64,23 +58,23 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
 
 
 def advance(
-    onnx: OnnxEmitter, options: BeamOptions, live: Live, now: Decoding, candidates: Candidates, state: Names
+    onnx: OnnxEmitter, choice: tuple[BeamOptions, Groups], live: Live, now: Decoding, step: Step, state: Names
 ) -> tuple[str, Decoding]:
-    """Write the rest of a step, from the candidates; return whether to continue, and the new carried values.
+    """Write the rest of a step, from the logits; return whether to continue, and the new carried values.
 
     `state` are the new states, in the order of the old hypotheses.
     """
     beam, length = now.beam, onnx.op("Add", now.position, 1)
     standing = Standing(length, live.limit, now.done, beam.found, _longer(onnx, beam.pool), live.least)
-    new = settle(onnx, options, standing, candidates, lambda rows, tokens: _continued(onnx, beam, rows, tokens))
+    new = choose(onnx, *choice, step, standing, _continued)
     moved = {name: reorder(onnx, value, new.chosen.rows) for name, value in state.items()}
     hypotheses = Beam(new.tokens, new.chosen.scores, new.pool, new.found)
     return _go_on(onnx, new.done), Decoding(length, new.done, hypotheses, moved)
 
 
-def _continued(onnx: OnnxEmitter, beam: Beam, rows: str, tokens: str) -> str:
+def _continued(onnx: OnnxEmitter, texts: str, rows: str, tokens: str) -> str:
     """The tokens of the hypotheses in these rows, each with one more token at its end."""
-    return onnx.op("Concat", reorder(onnx, beam.tokens, rows), onnx.op("Unsqueeze", tokens, [-1]), axis=-1)
+    return onnx.op("Concat", reorder(onnx, texts, rows), onnx.op("Unsqueeze", tokens, [-1]), axis=-1)
 
 
 def _longer(onnx: OnnxEmitter, pool: Pool) -> Pool:

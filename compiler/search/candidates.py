@@ -77,12 +77,16 @@ class Texts:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Continuations of the hypotheses of each sentence, best first, [batch, candidates]."""
+    """Continuations of the hypotheses of each sentence, best first, [batch, candidates].
+
+    `whole`: which have all phrases of their sentence; None for a search without phrases.
+    """
 
     scores: str
     tokens: str
     parents: str
     ended: str
+    whole: str | None = None
 
 
 @dataclass(frozen=True)
@@ -201,14 +205,27 @@ def unscored(
     return onnx.op("Where", onnx.op("And", given, onnx.op("Greater", scores, NEVER)), 0.0, scores), *rest
 
 
-def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions, texts: Texts | None = None) -> Candidates:
+def select(
+    onnx: OnnxEmitter,
+    logits: str,
+    before: str,
+    options: BeamOptions,
+    texts: Texts | None = None,
+    *,
+    taken: str | None = None,
+) -> Candidates:
     """The best continuations, given the logits of the step and the scores of the hypotheses [batch, beam].
 
-    `texts` are None for a search without prefixes, edits and phrases.
+    `texts` are None for a search without prefixes, edits and phrases. `taken` [batch, 1, 1, vocabulary] is subtracted
+    from the edited scores.
     """
     pair, best, ids = _best(onnx, logits, options.candidates)
-    if texts is not None:
+    if taken is not None:
+        assert texts is not None
+        best, ids = _less(onnx, pair, texts, options, taken)
+    elif texts is not None:
         best, ids = _edit(onnx, pair, texts, options, best, ids)
+    if texts is not None:
         best, ids = _force(onnx, pair, texts, options, best, ids)
     total = onnx.op("Add", best, onnx.op("Unsqueeze", before, [2, 3]))
     flat = onnx.op("Concat", onnx.op("Shape", before, end=1), [-1], axis=0)
@@ -220,6 +237,7 @@ def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions, te
 
     if options.phrases is None or texts is None:
         scores, tokens, parents = usual(onnx)
+        whole = None
     else:
         given = (pair, before, options, texts)
 
@@ -227,7 +245,23 @@ def select(onnx: OnnxEmitter, logits: str, before: str, options: BeamOptions, te
             return _in_turn(scope, *given)
 
         scores, tokens, parents = onnx.choose(options.phrases.used, with_phrases, usual, ("float32", "int64", "int64"))
-    return Candidates(scores, tokens, parents, is_end(onnx, tokens, options.end_token, options.special))
+        whole = _whole(onnx, texts.tokens, tokens, parents, options.phrases)
+    return Candidates(scores, tokens, parents, is_end(onnx, tokens, options.end_token, options.special), whole)
+
+
+def _whole(onnx: OnnxEmitter, texts: str, tokens: str, parents: str, phrases: Phrases) -> str:
+    """Which candidates have all phrases, [batch, candidates]; `texts` are those of the hypotheses."""
+
+    def search(scope: OnnxEmitter) -> tuple[str, ...]:
+        rows = rows_of(scope, parents, scope.op("Shape", texts, start=1, end=2))
+        written = scope.op("Concat", reorder(scope, texts, rows), scope.op("Unsqueeze", tokens, [-1]), axis=-1)
+        return (has_all(scope, written, phrases.tokens),)
+
+    def anything(scope: OnnxEmitter) -> tuple[str, ...]:
+        return (scope.op("Expand", scope.op("Identity", True), scope.op("Shape", tokens)),)
+
+    (found,) = onnx.choose(phrases.used, search, anything, ("bool",))
+    return found
 
 
 def _best(onnx: OnnxEmitter, logits: str, count: str) -> tuple[tuple[str, str], str, str]:
@@ -305,6 +339,13 @@ def _edit(
     return best, ids
 
 
+def _less(onnx: OnnxEmitter, pair: tuple[str, str], texts: Texts, options: BeamOptions, taken: str) -> tuple[str, str]:
+    """The best log probabilities and their tokens after the edits, less what is taken; see `select`."""
+    scores = _edited(onnx, _biased(onnx, onnx.op("Sub", *pair), texts, options), texts, options)
+    best, ids = onnx.ops("TopK", 2, onnx.op("Sub", scores, taken), options.candidates, axis=-1)
+    return best, ids
+
+
 def _for_hypotheses(onnx: OnnxEmitter, inputs: EditInputs, beam: str) -> EditInputs:
     """The options of each sentence as those of each of its hypotheses."""
     sentences = onnx.op("Range", 0, onnx.op("Size", inputs.no_repeat_ngram_size), 1)
@@ -343,11 +384,11 @@ def settle(
     width, last = options.width, onnx.op("LessOrEqual", now.limit, now.length)
     top = leading(onnx, candidates, width)
     sequences = continued(rows_of(onnx, top.parents, width), top.tokens)
-    ends, scores = ending(onnx, top, last, now, options, sequences)
+    ends, scores = ending(onnx, top, last, now, options)
     offered = Pool(sequences, onnx.op("Expand", now.length, onnx.op("Shape", scores)), scores)
     pool = keep_best(onnx, now.pool, offered, width)
     found = count_found(onnx, now.found, ends)
-    if options.phrases is not None:
+    if candidates.whole is not None:
         candidates = replace(candidates, scores=_in_places(onnx, candidates, width))
     chosen = choose_open(onnx, candidates, width)
     if options.rules is None:
@@ -369,16 +410,12 @@ def _in_places(onnx: OnnxEmitter, candidates: Candidates, width: str) -> str:
 
 def leading(onnx: OnnxEmitter, candidates: Candidates, width: str) -> Candidates:
     """The first `width` of the candidates."""
-    names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended)
-    return Candidates(*(onnx.op("Slice", name, [0], width, [1]) for name in names))
+    names = (candidates.scores, candidates.tokens, candidates.parents, candidates.ended, candidates.whole)
+    return Candidates(*(onnx.op("Slice", name, [0], width, [1]) for name in names if name is not None))
 
 
-def ending(
-    onnx: OnnxEmitter, top: Candidates, last: str, now: Standing, options: BeamOptions, texts: str
-) -> tuple[str, str]:
+def ending(onnx: OnnxEmitter, top: Candidates, last: str, now: Standing, options: BeamOptions) -> tuple[str, str]:
     """Return which candidates end here, and their scores with length penalty, or NEVER for candidates that do not.
-
-    `texts` [batch, beam, length] are the tokens of the candidates.
 
     At the `last` length of a sentence all of them end; in a sentence that is done, none. Both are [batch].
     """
@@ -392,8 +429,8 @@ def ending(
         ends = onnx.op("And", ends, has_place(onnx, options.width, options.rules, now.found))
     if options.edits is not None:
         ends = onnx.op("And", ends, onnx.op("Greater", top.scores, NEVER))
-    if options.phrases is not None:
-        ends = onnx.op("And", ends, has_all(onnx, texts, options.phrases))
+    if top.whole is not None:
+        ends = onnx.op("And", ends, top.whole)
     by = divisor(onnx, options, now.length)
     by = by if options.rules is None else onnx.op("Unsqueeze", by, [1])
     return ends, onnx.op("Where", ends, onnx.op("Div", top.scores, by), NEVER)

@@ -18,6 +18,8 @@ Integers = Annotated[str, Type("int64", (_BATCH,))]
 Tokens = Annotated[str, Type("int64", (_BATCH, Axis("prefix")))]
 Sums = Annotated[str, Type("float32", (_BATCH,))]
 
+GroupIntegers = Annotated[str, Type("int64", (_BATCH, Axis("groups")))]
+
 BeamIntegers = Annotated[str, Type("int64", (_BATCH, _BEAM))]
 BeamScores = Annotated[str, Type("float32", (_BATCH, _BEAM))]
 BeamTokens = Annotated[str, Type("int64", (_BATCH, _BEAM, _LENGTH))]

@@ -26,9 +26,6 @@ from xformc.compiler.search.candidates import BeamOptions, Pool, forced_token, r
 from xformc.compiler.search.decoder_step import emit_caches, emit_states, emit_step, moving, state_types
 from xformc.compiler.search.loops import Names
 
-_OPENED = [1]
-"""The number of hypotheses that a sentence begins with."""
-
 Offered = tuple[str, ...]
 """The results of the operators that compute candidates: scores, tokens and parents, [batch, 2 * width]."""
 
@@ -36,21 +33,22 @@ Offered = tuple[str, ...]
 def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> Written:
     """Like `emit_beam_search`, for a lowered decoder with caches that are updated in place.
 
-    The first step has one hypothesis, as no other can be continued.
+    The first step has one hypothesis in each group, as no other can be continued.
     """
     begun = begin(onnx, decoder, inputs, longest)
-    width, edits = begun.options.width, inputs.edits.names
+    width, edits, opened = begun.options.width, inputs.edits.names, begun.groups.count
     controls = (inputs.phrases, inputs.prefix_bias, inputs.automaton, inputs.automaton_needs, inputs.automaton_start)
-    states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": _OPENED}, begun.prepared)
-    ancestors = onnx.op("Expand", 0, onnx.op("Concat", begun.batch, _OPENED, [0], axis=0))
+    states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": opened}, begun.prepared)
+    ancestors = onnx.op("Expand", 0, onnx.op("Concat", begun.batch, opened, [0], axis=0))
     caches = _emit_caches(onnx, decoder.resident, begun)
     types = {ANCESTORS.name: ANCESTORS.type, **state_types(decoder)}
+    apart = (opened, inputs.diversity_penalty, inputs.end_token)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, live.limit)
+        rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, live.limit, *apart)
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
         if inputs.default:
             forced = forced_token(scope, live.prefix, now.position)
@@ -60,7 +58,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         return go_on, replace(following, state={**following.state, **states, **moved})
 
     states = {ANCESTORS.name: ancestors, **states}
-    found = decode_batch(onnx, decoder, begun, states, types, step, opened=_OPENED)
+    found = decode_batch(onnx, decoder, begun, states, types, step, opened=opened)
     return best(onnx, found, inputs.n_best), heads_of(decoder, begun)
 
 
@@ -77,7 +75,7 @@ def emit_candidates(
     """The candidates, from logits or, if the projection onto the vocabulary is split off, from its input.
 
     `rest` are the tokens that the texts begin with, the position of the step, the tokens of the hypotheses, and the
-    options that edit scores, and the rows of the options in which the sentences find their own.
+    options that edit scores, the rows of the options in which the sentences find their own, phrases, and the groups.
     """
     pad = decoder.written.absent
     if decoder.projection is None:

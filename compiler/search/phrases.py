@@ -61,18 +61,10 @@ def standing(onnx: OnnxEmitter, texts: str, phrases: str) -> str:
     return onnx.op("ReduceMax", count, [2], keepdims=0)
 
 
-def has_all(onnx: OnnxEmitter, texts: str, phrases: Phrases) -> str:
+def has_all(onnx: OnnxEmitter, texts: str, phrases: str) -> str:
     """Which texts [batch, texts, length] have all phrases of their sentence, [batch, texts]."""
-
-    def search(scope: OnnxEmitter) -> tuple[str, ...]:
-        lengths = scope.op("Unsqueeze", emit_lengths(scope, phrases.tokens), [1])
-        return (_all(scope, scope.op("Equal", standing(scope, texts, phrases.tokens), lengths)),)
-
-    def anything(scope: OnnxEmitter) -> tuple[str, ...]:
-        return (scope.op("Expand", scope.op("Identity", True), scope.op("Shape", texts, end=2)),)
-
-    (found,) = onnx.choose(phrases.used, search, anything, ("bool",))
-    return found
+    lengths = onnx.op("Unsqueeze", emit_lengths(onnx, phrases), [1])
+    return _all(onnx, onnx.op("Equal", standing(onnx, texts, phrases), lengths))
 
 
 def next_tokens(onnx: OnnxEmitter, texts: str, phrases: str) -> str:

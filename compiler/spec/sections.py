@@ -19,6 +19,7 @@ from pydantic import (
 from xformc.format.precision import WORDS
 from xformc.format.search_options import (
     MAX_BIAS,
+    MAX_GROUPS,
     MAX_PREFIX,
     MAX_SUPPRESSED,
     MIN_REPETITION,
@@ -379,6 +380,8 @@ class Decode(Section):
     repetition_penalty: RepetitionPenalty = 1.0
     presence_penalty: TokenPenalty = 0.0
     frequency_penalty: TokenPenalty = 0.0
+    beam_groups: Annotated[int, Field(ge=1, le=MAX_GROUPS)] = 1
+    diversity_penalty: Annotated[float, Field(ge=0, le=100)] = 0.0
     prefix: Beginning = Field(default_factory=list[int])
     prefix_bias: Annotated[float, Field(ge=0, le=MAX_BIAS)] = 0.0
     alignment: Pattern | None = None
@@ -406,6 +409,14 @@ class Decode(Section):
     def _of_no_default(cls, value: float, info: ValidationInfo) -> float:
         if value and info.data.get("prefix"):
             raise ValueError("the default prefix is always forced: leave out `prefix` or `prefix_bias`")
+        return value
+
+    @field_validator("beam_groups")
+    @classmethod
+    def _equal_groups(cls, value: int, info: ValidationInfo) -> int:
+        width = info.data.get("beam_size", value)
+        if width % value:
+            raise ValueError(f"must divide beam_size, which is {width}")
         return value
 
     @field_validator("max_length")

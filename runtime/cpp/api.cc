@@ -281,6 +281,8 @@ void xformc_search_options_init(xformc_search_options* options, size_t size) {
                              XFORMC_DEFAULT,
                              NAN,
                              NAN,
+                             NAN,
+                             XFORMC_DEFAULT,
                              NAN});
 }
 

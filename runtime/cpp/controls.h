@@ -25,6 +25,8 @@ struct Control {
   const char* xformc_search_options::* word;
 };
 
+constexpr const char* BEAM_GROUPS = "beam_groups";
+
 // In the order of SearchOptions::controls.
 const std::vector<Control>& controls();
 

@@ -22,6 +22,7 @@ constexpr int64_t MAX_SEED = int64_t{1} << 62;
 // The sizes of the structs of older headers: each ended before the field that the next version added first.
 constexpr size_t OLDER_RUN = offsetof(xformc_run_options, tokens_at_once);
 constexpr size_t OLDER_SEARCH = offsetof(xformc_search_options, suppress_tokens);
+constexpr size_t UNGROUPED_SEARCH = offsetof(xformc_search_options, beam_groups);
 constexpr size_t OLDER_SAMPLE = offsetof(xformc_sample_options, suppress_tokens);
 
 template <typename Options>
@@ -90,7 +91,7 @@ xformc_run_options read_options(const xformc_run_options* given) {
 }
 
 xformc_search_options read_options(const xformc_search_options* given) {
-  return completed(given, xformc_search_options_init, "xformc_search_options", {OLDER_SEARCH});
+  return completed(given, xformc_search_options_init, "xformc_search_options", {OLDER_SEARCH, UNGROUPED_SEARCH});
 }
 
 xformc_sample_options read_options(const xformc_sample_options* given) {
@@ -132,6 +133,11 @@ SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manif
     if (value != control.absent && !there) {
       throw invalid_argument("the search of " + manifest.name + " has no " + control.name, "",
                              "rebuild it with `xformc build`; a search on a GPU has none yet");
+    }
+    if (control.name == BEAM_GROUPS && options.beam_size % static_cast<int64_t>(value) != 0) {
+      throw invalid_argument("beam_groups must divide beam_size, which is " + std::to_string(options.beam_size) +
+                                 ", not " + std::to_string(static_cast<int64_t>(value)),
+                             "", "each group has beam_size / beam_groups hypotheses");
     }
     options.controls.push_back(there ? std::optional(value) : std::nullopt);
   }

@@ -34,7 +34,8 @@ struct Inputs {
     by_row = positions.by_row();
     require(!by_row || (beam == width && length > positions.last()),
             "rows at positions of their own have a whole beam");
-    for (size_t i : {4, 5, 14}) check(i, {batch});
+    for (size_t i : {4, 5}) check(i, {batch});
+    read_groups();
     if (least != nullptr) check(15, {batch});
     for (size_t i : {6, 7, 8}) check(i, {batch, times(2, width)});
     for (size_t i : {12, 13}) check(i, {batch, width});
@@ -49,6 +50,15 @@ struct Inputs {
     patience.read(context, 18, sentences);
     const int64_t candidates = times(batch, 2 * width);
     for (int64_t i = 0; i < candidates; ++i) require(parents[i] >= 0 && parents[i] < beam, "no such parent");
+  }
+
+  // What the input 14 has: the finished hypotheses of each group, [batch, groups], or of sentences of one group, [batch].
+  void read_groups() {
+    found_shape = shape_of(context.GetInput(14));
+    groups = found_shape.size() == 2 ? found_shape[1] : 1;
+    require(found_shape == Shape{batch} || found_shape == Shape{batch, groups}, "input 14 has a wrong shape");
+    require(groups >= 1 && width % groups == 0, "the groups do not divide the beam");
+    own = width / groups;
   }
 
   static int64_t first_axis(const Ort::ConstValue& value) {
@@ -86,6 +96,8 @@ struct Inputs {
   Phrases phrases;
   Option<float> length_penalty{0}, penalty_offset{5}, patience{1};
   Option<int64_t> stop_rule{FIRST};
+  Shape found_shape;
+  int64_t groups, own;          // `own` hypotheses go out of each group
   int64_t batch, beam, length;  // `beam` hypotheses of each sentence come in, `width` go out
   int64_t past;                 // how many ancestors each hypothesis has room for
   bool by_row;                  // whether each sentence has a position; then those that are done stay as they are
@@ -94,12 +106,12 @@ struct Inputs {
 struct Outputs {
   // `positions` is the shape of the positions, `past` the number of ancestors.
   Outputs(const Ort::KernelContext& context, int64_t batch, int64_t width, int64_t length, const Shape& positions,
-          int64_t past)
+          int64_t past, const Shape& found)
       : go_on(make<bool>(context, 0, {})), positions(make<int64_t>(context, 1, positions)),
         done(make<bool>(context, 2, {batch})), tokens(make<int64_t>(context, 3, {batch, width, length})),
         scores(make<float>(context, 4, {batch, width})), pool_tokens(make<int64_t>(context, 5, {batch, width, length})),
         pool_lengths(make<int64_t>(context, 6, {batch, width})), pool_scores(make<float>(context, 7, {batch, width})),
-        found(make<int64_t>(context, 8, {batch})), ancestors(make<int64_t>(context, 9, {batch, width, past})) {}
+        found(make<int64_t>(context, 8, found)), ancestors(make<int64_t>(context, 9, {batch, width, past})) {}
 
   template <typename T>
   static T* make(const Ort::KernelContext& context, size_t index, const Shape& shape) {
@@ -150,7 +162,7 @@ class Step {
  public:
   explicit Step(const Ort::KernelContext& context)
       : in_(context), past_(in_.by_row ? in_.past : in_.past + 1), length_(make_room()),
-        out_(context, in_.batch, in_.width, length_, in_.by_row ? Shape{in_.batch} : Shape{}, past_) {}
+        out_(context, in_.batch, in_.width, length_, in_.by_row ? Shape{in_.batch} : Shape{}, past_, in_.found_shape) {}
 
   void run() {
     int64_t finished = 0;
@@ -186,16 +198,22 @@ class Step {
     const Rules rules(in_, sentence);
     const int64_t next = in_.positions[sentence] + 1;
     const bool last = in_.limit[sentence] <= next;
-    const int64_t found = std::min(in_.found[sentence], std::numeric_limits<int64_t>::max() - in_.width);
     const float penalty = rules.divisor(next);
-    out_.found[sentence] = found + finish(sentence, last, penalty, rules.places(in_.width, in_.found[sentence]));
-    go_on(sentence, rules.places(in_.width, out_.found[sentence]));
-    out_.done[sentence] = in_.done[sentence] || last || is_over(sentence, rules, penalty);
+    bool over = true;
+    for (int64_t group = sentence * in_.groups; group < (sentence + 1) * in_.groups; ++group) {
+      const int64_t found = std::min(in_.found[group], std::numeric_limits<int64_t>::max() - in_.own);
+      out_.found[group] = found + finish(sentence, group, last, penalty, rules.places(in_.own, in_.found[group]));
+      go_on(sentence, group, rules.places(in_.own, out_.found[group]));
+      const bool group_is_over = is_over(sentence, group, rules, penalty);
+      if (group_is_over && in_.groups > 1) std::fill_n(out_.scores + group * in_.own, in_.own, NEVER);
+      over = over && group_is_over;
+    }
+    out_.done[sentence] = in_.done[sentence] || last || over;
   }
 
   // Leaves a sentence as it is, with more room.
   void keep(int64_t sentence) {
-    out_.found[sentence] = in_.found[sentence];
+    std::copy_n(in_.found + sentence * in_.groups, in_.groups, out_.found + sentence * in_.groups);
     out_.done[sentence] = true;
     for (int64_t row = sentence * in_.width; row < (sentence + 1) * in_.width; ++row) {
       out_.scores[row] = in_.scores[row];
@@ -214,14 +232,15 @@ class Step {
     std::fill(to + place * length_ + in_.length, to + (place + 1) * length_, 0);
   }
 
-  // Whether the search of a sentence is over before its length limit, from the results of the step.
-  bool is_over(int64_t sentence, const Rules& rules, float penalty) const {
-    const float best = out_.scores[sentence * in_.width];
+  // Whether the search of a group is over before its length limit, from the results of the step. Groups are counted from
+  // the first one of the first sentence.
+  bool is_over(int64_t sentence, int64_t group, const Rules& rules, float penalty) const {
+    const float best = out_.scores[group * in_.own];
     if (best == NEVER) return true;
-    if (rules.stop_rule != BEST && rules.stop_rule != COMPLETE) return out_.found[sentence] >= rules.enough(in_.width);
+    if (rules.stop_rule != BEST && rules.stop_rule != COMPLETE) return out_.found[group] >= rules.enough(in_.own);
     const bool to_the_end = rules.stop_rule == COMPLETE && rules.length_penalty > 0.0f;
     const float bound = best / (to_the_end ? rules.divisor(in_.limit[sentence]) : penalty);
-    return bound <= out_.pool_scores[(sentence + 1) * in_.width - 1];
+    return bound <= out_.pool_scores[(group + 1) * in_.own - 1];
   }
 
   bool ended(int64_t candidate) const {
@@ -239,9 +258,9 @@ class Step {
     return in_.phrases.all(sentence, in_.phrases.standing(sentence, text.data(), length));
   }
 
-  // Moves the candidates among the first `last_place` that end here into the pool, and returns their number.
-  int64_t finish(int64_t sentence, bool last, float penalty, int64_t last_place) {
-    const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
+  // Moves the candidates of a group among the first `last_place` that end here into its pool, and returns their number.
+  int64_t finish(int64_t sentence, int64_t group, bool last, float penalty, int64_t last_place) {
+    const int64_t width = in_.own, first = group * width, first_candidate = 2 * first;
     const int64_t next = in_.positions[sentence] + 1;
     const bool too_short = in_.least != nullptr && next < in_.least[sentence];
     Ranking<int64_t> pool(width);
@@ -268,9 +287,9 @@ class Step {
     return count;
   }
 
-  // The best candidates that do not end are the hypotheses of the next step, in so many places.
-  void go_on(int64_t sentence, int64_t open_places) {
-    const int64_t width = in_.width, first = sentence * width, first_candidate = sentence * 2 * width;
+  // The best candidates of a group that do not end are its hypotheses of the next step, in so many places.
+  void go_on(int64_t sentence, int64_t group, int64_t open_places) {
+    const int64_t width = in_.own, first = group * width, first_candidate = 2 * first;
     Ranking<int64_t> open(width);
     int64_t places = width;  // for candidates in their order, which is that of their scores where there are no phrases
     for (int64_t i = first_candidate; i < first_candidate + 2 * width; ++i) {

@@ -46,10 +46,10 @@ struct Candidates {
 }  // namespace
 
 void add_candidates(Ort::CustomOpDomain& domain) {
-  static const Operator<Candidates> candidates("Candidates",
-                                               {FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT,
-                                                FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64},
-                                               {FLOAT, INT64, INT64}, 3);
+  static const Operator<Candidates> candidates(
+      "Candidates", {FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT,
+                     INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
+      {FLOAT, INT64, INT64}, 3);
   domain.Add(&candidates);
 }
 

@@ -81,8 +81,8 @@ struct ProjectCandidates {
 
 void add_project_candidates(Ort::CustomOpDomain& domain) {
   static const Operator<ProjectCandidates> project_candidates(
-      "ProjectCandidates", {FLOAT, FLOAT, INT64, ANY,   FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64,
-                            FLOAT, FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64},
+      "ProjectCandidates", {FLOAT, FLOAT, INT64, ANY,   FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, FLOAT,
+                            FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
       {FLOAT, INT64, INT64}, 4);
   domain.Add(&project_candidates);
 }

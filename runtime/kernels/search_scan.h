@@ -9,6 +9,7 @@
 #include "kernel.h"
 #include "search_automaton.h"
 #include "search_edits.h"
+#include "search_groups.h"
 #include "search_phrases.h"
 #include "search_ranking.h"
 
@@ -107,7 +108,7 @@ class Continuations {
  public:
   // `scores` [batch, beam] is the input 1, the width the input 2. The inputs from `prefix` on are the tokens [batch, any]
   // that the texts begin with, padded with `pad`, and the position of this step, one or that of each sentence, then those of
-  // Edits, Phrases, how much likelier the tokens of the prefix are made [rows], and those of Automaton; they may be absent.
+  // Edits, Phrases, how much likelier the tokens of the prefix are made [rows], and those of Automaton and Groups; they may be absent.
   // The outputs are made later, by `make_outputs`.
   Continuations(const Ort::KernelContext& context, int64_t vocabulary, size_t prefix, int64_t pad) : pad_(pad) {
     const auto width = single<int64_t>(context, 2);
@@ -124,6 +125,8 @@ class Continuations {
     const Sentences sentences(context, prefix + 8, batch);
     const Phrases phrases(context, prefix + 9, sentences);
     if (phrases.any()) phrases_ = std::make_unique<Phrases>(phrases);
+    groups_ = std::make_unique<Groups>(context, prefix + 15, sentences, width, beam);
+    require(groups_->count == 1 || !phrases_, "groups of a beam have no phrases");
     const Edits edits(context, prefix + 2, vocabulary, batch, beam);
     read_forced(context, vocabulary, prefix, sentences, edits);
     automaton = Automaton(context, prefix + 11, prefix, pad, vocabulary, batch, beam, sentences, edits);
@@ -152,43 +155,8 @@ class Continuations {
   // `logit_of(row, token)` is the logit of a token that is asked for.
   template <typename Rows, typename Logit>
   void choose(const Rows& rows, int64_t sentence, const Logit& logit_of) const {
-    const bool by_bank = phrases_ && phrases_->any(sentence);
-    Ranking<Continuation> best(by_bank ? beam * most : count);
-    const int64_t only = forced(sentence);
-    const bool few = only != pad_ || automaton.restricts(sentence * beam);
-    float rest = few ? -INFINITY : NAN;  // of logits that are no numbers there are no candidates
-    for (int64_t parent = 0; parent < beam; ++parent) {
-      const int64_t row = sentence * beam + parent;
-      const float normalizer = rows.normalizer(row);
-      if (std::isnan(normalizer)) rest = NAN;
-      if (only != pad_) {
-        const float score = logit_of(row, only) - normalizer + before_[row];
-        if (std::isnan(score)) rest = NAN;
-        if (!std::isnan(score)) best.offer(score, {only, parent});
-        continue;
-      }
-      const Ranking<int64_t> mine = rows.best(row);
-      if (edits_of(row) != nullptr) {
-        for (const auto& [score, token] : edited(mine, row, normalizer, logit_of)) {
-          best.offer(score + before_[row], {token, parent});
-        }
-        continue;
-      }
-      int64_t left = count;
-      for (const auto& [logit, token] : mine) {
-        if (left-- > 0) best.offer(logit - normalizer + before_[row], {token, parent});
-      }
-    }
-    if (by_bank) best = in_turn(best, sentence);
-    int64_t place = sentence * count;
-    std::fill_n(scores_ + place, count, rest);
-    std::fill_n(tokens_ + place, count, only);
-    std::fill_n(parents_ + place, count, 0);
-    for (const auto& [total, continuation] : best) {
-      scores_[place] = total;
-      tokens_[place] = continuation.token;
-      parents_[place++] = continuation.parent;
-    }
+    std::vector<int64_t> taken;
+    for (int64_t group = 0; group < groups_->count; ++group) choose(rows, sentence, logit_of, group, taken);
   }
 
   int64_t count;  // how many continuations each sentence has
@@ -200,6 +168,69 @@ class Continuations {
   struct Continuation {
     int64_t token, parent;
   };
+
+  // Writes those of a group. `taken` are the tokens that hypotheses of earlier groups go on with, to which its own are added.
+  // Earlier groups change the scores of fewer tokens than a row keeps beyond those of a group.
+  template <typename Rows, typename Logit>
+  void choose(const Rows& rows, int64_t sentence, const Logit& logit_of, int64_t group,
+              std::vector<int64_t>& taken) const {
+    const int64_t groups = groups_->count, own = count / groups, parents = beam / groups;
+    const bool by_bank = phrases_ && phrases_->any(sentence);
+    Ranking<Continuation> best(by_bank ? beam * most : own);
+    const auto offer = [&](float score, int64_t token, int64_t parent) {
+      const float less = taken.empty() ? score : score - groups_->penalty(sentence, uses(taken, token));
+      best.offer(less + before_[sentence * beam + parent], {token, parent});
+    };
+    const int64_t only = forced(sentence);
+    const bool few = only != pad_ || automaton.restricts(sentence * beam);
+    float rest = few ? -INFINITY : NAN;  // of logits that are no numbers there are no candidates
+    for (int64_t parent = group * parents; parent < (group + 1) * parents; ++parent) {
+      const int64_t row = sentence * beam + parent;
+      const float normalizer = rows.normalizer(row);
+      if (std::isnan(normalizer)) rest = NAN;
+      if (only != pad_) {
+        const float score = logit_of(row, only) - normalizer + before_[row];
+        if (std::isnan(score)) rest = NAN;
+        if (!std::isnan(score)) best.offer(score, {only, parent});
+        continue;
+      }
+      const Ranking<int64_t> mine = rows.best(row);
+      if (edits_of(row) != nullptr) {
+        for (const auto& [score, token] : edited(mine, row, normalizer, logit_of)) offer(score, token, parent);
+        continue;
+      }
+      int64_t left = count;
+      for (const auto& [logit, token] : mine) {
+        if (left-- > 0) offer(logit - normalizer, token, parent);
+      }
+    }
+    if (by_bank) best = in_turn(best, sentence);
+    int64_t place = sentence * count + group * own;
+    std::fill_n(scores_ + place, own, rest);
+    std::fill_n(tokens_ + place, own, only);
+    std::fill_n(parents_ + place, own, group * parents);
+    if (group + 1 < groups) take(best, taken);
+    for (const auto& [total, continuation] : best) {
+      scores_[place] = total;
+      tokens_[place] = continuation.token;
+      parents_[place++] = continuation.parent;
+    }
+  }
+
+  static int64_t uses(const std::vector<int64_t>& taken, int64_t token) {
+    return std::count(taken.begin(), taken.end(), token);
+  }
+
+  // Adds the tokens that a group goes on with, of its continuations.
+  void take(const Ranking<Continuation>& best, std::vector<int64_t>& taken) const {
+    int64_t left = groups_->goes_on();
+    for (const auto& [total, continuation] : best) {
+      if (left == 0 || !(total > -INFINITY)) break;
+      if (groups_->ends(continuation.token)) continue;
+      taken.push_back(continuation.token);
+      --left;
+    }
+  }
 
   // Some continuations, best first, in the order of their places: the best of each bank, from the highest bank on, then
   // the second best of each, and so on (Hu et al. 2019, section 3.2).
@@ -339,6 +370,7 @@ class Continuations {
   std::unique_ptr<Edits> edits_;
   std::unique_ptr<Phrases> phrases_;
   std::vector<Bias> biases_;  // of each row; empty if there is none
+  std::unique_ptr<Groups> groups_;
   std::vector<std::vector<Edit>> row_edits_;
   std::vector<int64_t> asked_, begins_;  // those of a row are from one element of `begins_` to the next
   const float* before_;

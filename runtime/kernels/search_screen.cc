@@ -222,8 +222,8 @@ struct ScreenCandidates {
 
 void add_screen_candidates(Ort::CustomOpDomain& domain) {
   static const Operator<ScreenCandidates> screen_candidates(
-      "ScreenCandidates", {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64,
-                           INT64, FLOAT, FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64},
+      "ScreenCandidates", {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64,
+                           FLOAT, FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
       {FLOAT, INT64, INT64}, 7);
   domain.Add(&screen_candidates);
 }

@@ -81,7 +81,8 @@ class Translating(Loaded):
         samples: draw this many translations of each text instead of searching, in the order of their seeds. Their
             scores are log probabilities of what follows the prefix.
         seed: the random seed of the first sample of the first text; each further sample has the next one.
-        each: options of each text, which win over the other ones; all but beam_size and n_best.
+        each: options of each text, which win over the other ones; all but beam_size, n_best and
+            beam_groups.
         slots: search for this many texts together, each of which makes room for the next one when it has ended
             (`serve`). None: batches whose texts begin together.
         options: see `SearchArguments`; of samples temperature, top_k and top_p, as in `SampleArguments`, the limits of
@@ -261,6 +262,8 @@ class Translating(Loaded):
     ) -> TranslationServer:
         """Open a server of translations: see `serve`."""
         resolved = resolve_options(self.manifest, options, self._pieces())
+        if (resolved.beam_groups or 1) > 1:
+            raise UserError("beam_groups has no effect with slots", hint="set beam_groups to 1, or leave out slots")
         job = self._translation(batching, truncate, cast(TranslationArguments, options))
 
         def encode(text: str, prefix: Prefix | None, own: SearchArguments) -> Row:

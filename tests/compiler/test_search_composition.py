@@ -23,11 +23,14 @@ from xformc.compiler.search.batch_loop import (
     decode_batch,
     heads_of,
     newest,
+    options_by_sentence,
+    options_of,
 )
 from xformc.compiler.search.beam import advance
-from xformc.compiler.search.candidates import BeamOptions, Candidates, select
+from xformc.compiler.search.candidates import Texts, forced_token
 from xformc.compiler.search.carried import NEVER
 from xformc.compiler.search.decoder_step import emit_states, emit_step, state_types
+from xformc.compiler.search.groups import Step
 from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import END
 from xformc.runtime.rows import pad
@@ -35,23 +38,22 @@ from xformc.runtime.rows import pad
 SUPPRESSED, VOCABULARY = 7, 40
 
 
-def select_other(onnx: OnnxEmitter, logits: str, now: Decoding, options: BeamOptions) -> Candidates:
-    """The candidates, of which none is SUPPRESSED."""
-    forbidden = onnx.op("Equal", onnx.op("Range", 0, VOCABULARY, 1), SUPPRESSED)
-    return select(onnx, onnx.op("Where", forbidden, NEVER, logits), now.beam.scores, options)
-
-
 def emit_search_without(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> Written:
     begun = begin(onnx, decoder, inputs, longest)
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
+    forbidden = onnx.op("Equal", onnx.op("Range", 0, VOCABULARY, 1), SUPPRESSED)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         known = {**begun.prepared, **live.constant, **now.state}
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        candidates = select_other(scope, logits, now, begun.options)
-        return advance(scope, begun.options, live, now, candidates, state)
+        others = scope.op("Where", forbidden, NEVER, logits)
+        texts = Texts(now.beam.tokens, live.prefix, forced_token(scope, live.prefix, now.position), live.limit)
+        given = Step(others, now.beam.scores, texts, lambda _, scores: scores)
+        options = options_of(begun.options, live.option)
+        return advance(scope, (options, begun.groups), live, now, given, state)
 
-    found = decode_batch(onnx, decoder, begun, states, state_types(decoder), step)
+    option = options_by_sentence(onnx, begun)
+    found = decode_batch(onnx, decoder, begun, states, state_types(decoder), step, option=option)
     return best(onnx, found, inputs.n_best), heads_of(decoder, begun)
 
 

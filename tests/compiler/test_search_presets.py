@@ -123,3 +123,28 @@ def ids_of(tokens: list[str]) -> tuple[int, ...]:
     special = {"<blank>": PAD, "<unk>": UNKNOWN, "<s>": BEGIN}
     ids = tuple(special[token] if token in special else int(token[1:]) for token in tokens)
     return ids if len(ids) == LIMIT else (*ids, END)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("groups", "penalty", "early_stopping"), [(2, 0.5, True), (4, 1.0, False), (2, 3.0, "never")])
+def test_huggingface_finds_the_same_groups_of_hypotheses(
+    make_subject: Callable[..., Subject], groups: int, penalty: float, early_stopping: Any
+) -> None:
+    """`pip install --target FOLDER 'transformers==4.56.2'`, then PYTHONPATH=FOLDER."""
+    transformers: Any = pytest.importorskip("transformers")
+    if not hasattr(transformers.GenerationMixin, "_group_beam_search"):
+        pytest.skip(f"transformers {transformers.__version__} has no groups of beams; 4.56.2 has")
+    subject = make_engine(make_subject(3))
+    model = marian(subject.program.spec, subject.module.arrays(), LIMIT + 1)
+    model.generation_config = transformers.GenerationConfig(
+        num_beams=WIDTH, num_return_sequences=WIDTH, length_penalty=1.0, early_stopping=early_stopping,
+        num_beam_groups=groups, diversity_penalty=penalty, do_sample=False, pad_token_id=PAD, eos_token_id=END,
+        decoder_start_token_id=BEGIN,
+    )  # fmt: skip
+    sources = random_sources(5, 64, 9)
+    source = torch.tensor(pad(sources))
+    with torch.inference_mode():
+        rows = model.generate(source, attention_mask=(source != PAD).long(), max_new_tokens=LIMIT).tolist()
+    theirs = [tuple(row[1 : row.index(END) + 1 if END in row else None]) for row in rows]
+    options = options_of("huggingface", stop_rule=OURS[early_stopping], beam_groups=groups, diversity_penalty=penalty)
+    assert_same(subject, sources, options, [theirs[first : first + WIDTH] for first in range(0, len(theirs), WIDTH)])

@@ -117,3 +117,24 @@ def test_reference_follows_phrases_by_tokens() -> None:
     assert [bank(phrases, text) for text in ([9], [9, 1], [1, 2], [1, 2, 1], [1, 2, 5])] == [0, 1, 2, 3, 3]
     turns = in_turn([("a", 0), ("b", 0), ("c", 2), ("d", 1), ("e", 2)], lambda one: one[1])
     assert [name for name, _ in turns] == ["c", "d", "a", "e", "b"]
+
+
+@pytest.mark.processor
+def test_groups_of_the_beam_are_asked_for_and_refused(
+    folder: Path, engines: dict[Target, Engine], xformc: CommandLine
+) -> None:
+    engine, groups = engines["native"], {"beam_size": 4, "n_best": 4, "beam_groups": 2, "diversity_penalty": 5.0}
+    options: Any = groups
+    found = engine.translate(["two dogs"], **options)[0]
+    assert found != engine.translate(["two dogs"], beam_size=4, n_best=4)[0]
+    words = [word for name, value in groups.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    printed = xformc("translate", folder / "native", *words, stdin="two dogs\n")
+    assert [line.split(" ||| ")[1] for line in printed.out.splitlines()] == [one.text for one in found]
+    with pytest.raises(UserError, match="beam_groups must divide beam_size, which is 5, not 2"):
+        engine.translate(["one"], beam_size=5, beam_groups=2)
+    with pytest.raises(UserError, match="beam_groups: no effect with phrases"):
+        engine.translate(["one"], phrases=[["dogs"]], **options)
+    with pytest.raises(UserError, match="beam_groups has no effect with slots"):
+        engine.translate(["one"], slots=2, **options)
+    with pytest.raises(UserError, match="beam_groups must be an integer from 1 to 1024, not 0"):
+        engine.translate(["one"], beam_groups=0)

@@ -184,6 +184,9 @@ typedef struct xformc_search_options {
   double repetition_penalty;           /* above 1: makes tokens that the text already has less likely */
   double presence_penalty;             /* is subtracted from the score of each token that the text already has */
   double frequency_penalty;            /* is subtracted once for each time that the text already has the token */
+  /* Groups of diverse beams (docs/search.md): the beam is divided into beam_groups, which search one after the other. */
+  int64_t beam_groups;
+  double diversity_penalty; /* is subtracted for each hypothesis of earlier groups that goes on with the token */
 } xformc_search_options;
 
 XFORMC_API void xformc_search_options_init(xformc_search_options* options, size_t size);

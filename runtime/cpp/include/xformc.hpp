@@ -93,6 +93,9 @@ struct SearchOptions {
   std::optional<double> repetition_penalty = {};     // above 1: makes tokens that the text already has less likely
   std::optional<double> presence_penalty = {};       // is subtracted for each token that the text already has
   std::optional<double> frequency_penalty = {};      // is subtracted for each time that the text has the token
+  // Groups of diverse beams: the beam is divided into beam_groups, which search one after the other.
+  std::optional<int64_t> beam_groups = {};
+  std::optional<double> diversity_penalty = {};  // is subtracted for each hypothesis of earlier groups with the token
 };
 
 struct SampleOptions {
@@ -294,6 +297,8 @@ inline Search c_options(const SearchOptions& given) {
   set("max_length_offset", options.max_length_offset, given.max_length_offset);
   set("min_length", options.min_length, given.min_length);
   set("patience", options.patience, given.patience);
+  set("beam_groups", options.beam_groups, given.beam_groups);
+  set("diversity_penalty", options.diversity_penalty, given.diversity_penalty);
   const auto word = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
   options.length_penalty_kind = word(given.length_penalty_kind);
   options.stop_rule = word(given.stop_rule);

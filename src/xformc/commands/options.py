@@ -72,6 +72,10 @@ PRESENCE_HELP = "Subtract this from the score of each token that the text alread
 PresencePenalty = Annotated[float | None, Option(help=PRESENCE_HELP, metavar="D")]
 FREQUENCY_HELP = "Subtract this for each time that the text already has the token."
 FrequencyPenalty = Annotated[float | None, Option(help=FREQUENCY_HELP, metavar="D")]
+GROUPS_HELP = "Divide the beam into N groups, of which each avoids the tokens of those before it."
+BeamGroups = Annotated[int | None, Option("--beam-groups", help=GROUPS_HELP, metavar="N")]
+DIVERSITY_HELP = "In a group, subtract this from the score of a token for each hypothesis of earlier groups with it."
+DiversityPenalty = Annotated[float | None, Option(help=DIVERSITY_HELP, metavar="D")]
 
 
 def named_tokens(given: list[str] | None) -> list[int | str] | None:

@@ -11,8 +11,10 @@ from typer import Option
 
 from xformc.commands.choosing import Samples, SamplesMbr, check_samples, chosen_samples
 from xformc.commands.options import (
+    BeamGroups,
     BeamSize,
     Device,
+    DiversityPenalty,
     EngineFolder,
     FrequencyPenalty,
     InputFiles,
@@ -83,6 +85,8 @@ def transcribe(
     repetition_penalty: RepetitionPenalty = None,
     presence_penalty: PresencePenalty = None,
     frequency_penalty: FrequencyPenalty = None,
+    beam_groups: BeamGroups = None,
+    diversity_penalty: DiversityPenalty = None,
     prefix: PrefixText = None,
     prefixes: PrefixFile = None,
     prefix_bias: PrefixBias = None,
@@ -141,6 +145,8 @@ def transcribe(
         "presence_penalty": presence_penalty,
         "frequency_penalty": frequency_penalty,
         "prefix_bias": prefix_bias,
+        "beam_groups": beam_groups,
+        "diversity_penalty": diversity_penalty,
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,

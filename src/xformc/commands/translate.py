@@ -12,8 +12,10 @@ from xformc.commands.alignments import Align, Attention, alignment_fields, check
 from xformc.commands.choosing import Choice, Mbr, Rerank, RerankWeight
 from xformc.commands.json_input import JsonInput, json_texts, require_json_output
 from xformc.commands.options import (
+    BeamGroups,
     BeamSize,
     Device,
+    DiversityPenalty,
     EngineFolder,
     FrequencyPenalty,
     JsonLines,
@@ -89,6 +91,8 @@ def translate(
     presence_penalty: PresencePenalty = None,
     frequency_penalty: FrequencyPenalty = None,
     alternatives: Annotated[int | None, Option(help=ALTERNATIVES_HELP, metavar="N")] = None,
+    beam_groups: BeamGroups = None,
+    diversity_penalty: DiversityPenalty = None,
     samples: Annotated[int | None, Option(help=SAMPLES_HELP, metavar="N")] = None,
     seed: Seed = 0,
     temperature: Temperature = None,
@@ -134,7 +138,8 @@ def translate(
     With --slots, texts of different lengths do not wait for each other: the next one joins when a text has ended. It
     needs an engine of target native.
 
-    With --json-input, a line is {"text": "...", "min_length": 5}, with any options but beam_size and n_best.
+    With --json-input, a line is {"text": "...", "min_length": 5}, with any options but beam_size, n_best and
+    beam_groups.
 
     --align puts the links of words after each text and a tab, after ` ||| ` in Moses' format, and with --json into
     `alignment`: [[0, 0], [1, 2]]. They come from the model's attention: see `xformc align`.
@@ -168,6 +173,8 @@ def translate(
         "presence_penalty": presence_penalty,
         "frequency_penalty": frequency_penalty,
         "prefix_bias": prefix_bias,
+        "beam_groups": beam_groups,
+        "diversity_penalty": diversity_penalty,
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,

@@ -49,6 +49,8 @@ class SearchOptions:
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     prefix_bias: float | None = None
+    beam_groups: int | None = None
+    diversity_penalty: float | None = None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Literal
 
 MAX_PENALTY, MAX_FACTOR, MAX_OFFSET, MAX_PATIENCE = 100.0, 100.0, 100_000, 100.0
 MIN_REPETITION, MAX_SUPPRESSED, MAX_PREFIX, MAX_BIAS = 0.01, 100_000, 64, 0.999
+MAX_GROUPS = 1024
 
 Setting = int | float | str | tuple[int, ...]
 
@@ -58,10 +59,12 @@ OPTIONS = (
     SearchOption("patience", "float32", 1, MAX_PATIENCE, absent=1.0),
     *EDITS,
     SearchOption("prefix_bias", "float32", 0, MAX_BIAS, absent=0.0),
+    SearchOption("beam_groups", "int64", 1, MAX_GROUPS, absent=1),
+    SearchOption("diversity_penalty", "float32", 0, MAX_PENALTY, absent=0.0),
 )
 """The options of beam search, in the order of the fields of `SearchOptions`."""
 
-SHAPES = ("beam_size", "n_best")
+SHAPES = ("beam_size", "n_best", "beam_groups")
 """The options that are one number for all texts of a batch; the others may have a value for each text."""
 
 CONTROLS = tuple(option.name for option in OPTIONS if option.absent is not None)
