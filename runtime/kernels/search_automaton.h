@@ -22,6 +22,8 @@ class Automaton {
             int64_t batch, int64_t beam, const Sentences& sentences, const Edits& edits)
       : vocabulary_(vocabulary) {
     if (context.GetInputCount() <= index + 3 || !context.GetInput(index + 3)) return;
+    for (const size_t input : {prefix, index})
+      require(context.GetInput(input), "an automaton needs a prefix and its states");
     const Shape shape = shape_of(context.GetInput(index));
     require(shape.size() == 2, "the automaton is no table");
     states_ = shape[0];
@@ -45,7 +47,7 @@ class Automaton {
       const int64_t sentence = row / beam, first = start.of(sentences, sentence);
       const int64_t* own = tokens + sentence * given[1];
       const int64_t skipped = bias.of(sentences, sentence) > 0 ? 0 : std::find(own, own + given[1], pad) - own;
-      Row found{first < 0, nullptr, limit[sentence] - edits.length(row)};
+      Row found{first < 0, nullptr, std::max<int64_t>(limit[sentence], 0) - edits.length(row)};
       if (first >= 0)
         found.next = after(first, edits.text(row), std::min(1 + skipped, edits.length(row)), edits.length(row));
       rows_.push_back(found);

@@ -30,6 +30,8 @@ class Edits {
   Edits(const Ort::KernelContext& context, size_t first, int64_t vocabulary, int64_t batch, int64_t beam)
       : vocabulary_(vocabulary), beam_(beam), sentences_(context, first + 6, batch) {
     if (context.GetInputCount() <= first + 5 || !context.GetInput(first + 5)) return;
+    for (const size_t input : {first - 1, first, first + 1})
+      require(context.GetInput(input), "edits need texts and lists");
     const Shape shape = shape_of(context.GetInput(first)), lists = shape_of(context.GetInput(first + 1));
     require(shape.size() == 3 && shape[0] == batch && shape[1] == beam, "tokens and scores do not fit");
     require(lists.size() == 1 || lists.size() == 2, "the suppressed tokens are no lists");

@@ -192,15 +192,27 @@ def _hypotheses(random: Random) -> tuple[int, int, int, int]:
 def _candidates(random: Random) -> Drawn:
     batch, beam, width, vocabulary = _hypotheses(random)
     given = [floats(random, batch, beam, 1, vocabulary), floats(random, batch, beam), ids([width])]
-    return [*given, *_prefix(random, batch, vocabulary)], CHOSEN, {}
+    return [*given, *_prefix(random, batch, beam, vocabulary)], CHOSEN, {}
 
 
-def _prefix(random: Random, batch: int, vocabulary: int) -> list[Operand]:
-    """What the texts begin with, and the position, or neither."""
+def _prefix(random: Random, batch: int, beam: int, vocabulary: int) -> list[Operand]:
+    """What the texts begin with, and the position, or neither; and maybe what else steers them."""
     if random.random() < 0.5:
         return [None, None]
     length = random.choice((0, 1, 3))
-    return [numbers(random, vocabulary, batch, length), ids(random.choice((0, 1, length)))]
+    begun: list[Operand] = [numbers(random, vocabulary, batch, length), ids(random.choice((0, 1, length)))]
+    return begun + (_steered(random, batch, beam, vocabulary) if random.random() < 0.5 else [])
+
+
+def _steered(random: Random, batch: int, beam: int, vocabulary: int) -> list[Operand]:
+    """Tokens of the hypotheses, edits of their scores, a bias of the prefix, and an automaton."""
+    texts, states = numbers(random, vocabulary, batch, beam, random.choice((1, 2, 4))), random.choice((0, 1, 3))
+    one: list[Operand] = [Tensor(np.array([value], np.float32)) for value in (1.0, 0.5, 0.0)]
+    edits: list[Operand] = [numbers(random, vocabulary, 1, random.choice((0, 2))), ids([random.choice((0, 2))]), *one]
+    following = numbers(random, states + 2, states, vocabulary, dtype=np.int32)
+    bias = Tensor(np.array([random.choice((0.0, 0.5))], np.float32))
+    automaton = [following, numbers(random, 4, states), numbers(random, states + 1, 1), numbers(random, 9, batch)]
+    return [texts, *edits, None, None, bias, *automaton]
 
 
 def _project_candidates(random: Random) -> Drawn:
@@ -209,7 +221,7 @@ def _project_candidates(random: Random) -> Drawn:
     weight, scale = _weight(random, precision, vocabulary, depth)
     bias = perhaps(random, lambda: floats(random, vocabulary))
     first = [floats(random, batch, beam, 1, depth), floats(random, batch, beam), ids([width])]
-    inputs = [*first, weight, scale, bias, *_prefix(random, batch, vocabulary)]
+    inputs = [*first, weight, scale, bias, *_prefix(random, batch, beam, vocabulary)]
     return inputs, CHOSEN, {"precision": precision, "vocabulary": vocabulary}
 
 
@@ -229,7 +241,7 @@ def _screen_candidates(random: Random) -> Drawn:
         Tensor(np.full(vocabulary, 1e-3, np.float32)),
         Tensor(np.array([0.1, 10], np.float32)),
         perhaps(random, lambda: floats(random, vocabulary)),
-        *_prefix(random, batch, vocabulary),
+        *_prefix(random, batch, beam, vocabulary),
     ]
     return inputs, CHOSEN, {"vocabulary": vocabulary}
 

@@ -155,6 +155,10 @@ def test_automata_that_do_not_fit_are_refused() -> None:
         (13, np.zeros(0, np.int64), "an option lacks the row of a sentence"),
         (14, np.zeros(3, np.int64), "there must be a limit for each sentence"),
         (0, np.zeros((3, 0), np.int64), "prefix and scores do not fit"),
+        (0, None, "an automaton needs a prefix and its states"),
+        (2, None, "edits need texts and lists"),
+        (3, None, "edits need texts and lists"),
+        (11, None, "an automaton needs a prefix and its states"),
     ):
         with pytest.raises(Exception, match=message):
             run(x, scores, *right[:place], wrong, *right[place + 1 :])
