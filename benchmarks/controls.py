@@ -8,7 +8,7 @@ those of the medians, with the lowest and highest of the rounds.
 """
 
 import argparse
-import os
+import shutil
 import statistics
 import tempfile
 import time
@@ -77,7 +77,7 @@ def _players(engine: Path, manifest: Manifest, folder: Path) -> dict[str, Play]:
     open_model = partial(whole_session, interface=face, threads=1, target=manifest.target)
     for path in engine.iterdir():
         if path.name != MODEL:
-            os.symlink(path.resolve(), folder / path.name)
+            shutil.copyfile(path, folder / path.name)
     (folder / MODEL).write_bytes(without_controls(engine / MODEL).SerializeToString())
     whole, plain = open_model(engine), open_model(folder)
     (given,) = manifest.given

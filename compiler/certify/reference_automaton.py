@@ -29,4 +29,5 @@ class Language:
         if state < 0:
             return np.zeros(self.next.shape[1], np.bool_)
         after = self.next[state]
-        return (after >= 0) & (self.needs[np.maximum(after, 0)] <= left)
+        fits = self.needs[np.maximum(after, 0)] <= left
+        return np.asarray((after >= 0) & fits, np.bool_)

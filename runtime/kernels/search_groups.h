@@ -19,6 +19,7 @@ class Groups {
     require(count >= 1 && width % count == 0 && beam % count == 0, "the groups do not divide the beam");
     penalty_.read(context, index + 1, sentences_);
     const Ort::ConstValue ends = context.GetInput(index + 2);
+    require(ends, "groups of a beam have no end tokens");
     const int64_t* tokens = ends.GetTensorData<int64_t>();
     ends_.assign(tokens, tokens + ends.GetTensorTypeAndShapeInfo().GetElementCount());
     goes_on_ = width / count;

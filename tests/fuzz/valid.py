@@ -192,27 +192,34 @@ def _hypotheses(random: Random) -> tuple[int, int, int, int]:
 def _candidates(random: Random) -> Drawn:
     batch, beam, width, vocabulary = _hypotheses(random)
     given = [floats(random, batch, beam, 1, vocabulary), floats(random, batch, beam), ids([width])]
-    return [*given, *_prefix(random, batch, beam, vocabulary)], CHOSEN, {}
+    return [*given, *_prefix(random, batch, beam, width, vocabulary)], CHOSEN, {}
 
 
-def _prefix(random: Random, batch: int, beam: int, vocabulary: int) -> list[Operand]:
+def _prefix(random: Random, batch: int, beam: int, width: int, vocabulary: int) -> list[Operand]:
     """What the texts begin with, and the position, or neither; and maybe what else steers them."""
     if random.random() < 0.5:
         return [None, None]
     length = random.choice((0, 1, 3))
     begun: list[Operand] = [numbers(random, vocabulary, batch, length), ids(random.choice((0, 1, length)))]
-    return begun + (_steered(random, batch, beam, vocabulary) if random.random() < 0.5 else [])
+    return begun + (_steered(random, batch, beam, width, vocabulary) if random.random() < 0.5 else [])
 
 
-def _steered(random: Random, batch: int, beam: int, vocabulary: int) -> list[Operand]:
-    """Tokens of the hypotheses, edits of their scores, a bias of the prefix, and an automaton."""
+def _steered(random: Random, batch: int, beam: int, width: int, vocabulary: int) -> list[Operand]:
+    """Tokens of the hypotheses, edits of their scores, a bias of the prefix, an automaton, and groups of the beam."""
     texts, states = numbers(random, vocabulary, batch, beam, random.choice((1, 2, 4))), random.choice((0, 1, 3))
     one: list[Operand] = [Tensor(np.array([value], np.float32)) for value in (1.0, 0.5, 0.0)]
     edits: list[Operand] = [numbers(random, vocabulary, 1, random.choice((0, 2))), ids([random.choice((0, 2))]), *one]
     following = numbers(random, states + 2, states, vocabulary, dtype=np.int32)
     bias = Tensor(np.array([random.choice((0.0, 0.5))], np.float32))
     automaton = [following, numbers(random, 4, states), numbers(random, states + 1, 1), numbers(random, 9, batch)]
-    return [texts, *edits, None, None, bias, *automaton]
+    penalty = Tensor(np.array([0.5], np.float32))
+    groups: list[Operand] = [ids([_groups(random, width, beam)]), penalty, numbers(random, vocabulary, 2)]
+    return [texts, *edits, None, None, bias, *automaton, *(groups if random.random() < 0.5 else [])]
+
+
+def _groups(random: Random, *divided: int) -> int:
+    """A number of groups that divides these."""
+    return random.choice([count for count in (1, 2, 3, 5) if all(one % count == 0 for one in divided)])
 
 
 def _project_candidates(random: Random) -> Drawn:
@@ -221,7 +228,7 @@ def _project_candidates(random: Random) -> Drawn:
     weight, scale = _weight(random, precision, vocabulary, depth)
     bias = perhaps(random, lambda: floats(random, vocabulary))
     first = [floats(random, batch, beam, 1, depth), floats(random, batch, beam), ids([width])]
-    inputs = [*first, weight, scale, bias, *_prefix(random, batch, beam, vocabulary)]
+    inputs = [*first, weight, scale, bias, *_prefix(random, batch, beam, width, vocabulary)]
     return inputs, CHOSEN, {"precision": precision, "vocabulary": vocabulary}
 
 
@@ -241,14 +248,14 @@ def _screen_candidates(random: Random) -> Drawn:
         Tensor(np.full(vocabulary, 1e-3, np.float32)),
         Tensor(np.array([0.1, 10], np.float32)),
         perhaps(random, lambda: floats(random, vocabulary)),
-        *_prefix(random, batch, beam, vocabulary),
+        *_prefix(random, batch, beam, width, vocabulary),
     ]
     return inputs, CHOSEN, {"vocabulary": vocabulary}
 
 
 def _advance(random: Random) -> Drawn:
     batch, width, position = random.choice(COUNTS), random.choice((1, 2, 3, 5)), random.choice(COUNTS)
-    length = position + 1
+    length, groups = position + 1, _groups(random, width)
     inputs: list[Operand | None] = [
         ids([width]),
         ids(3),
@@ -264,7 +271,7 @@ def _advance(random: Random) -> Drawn:
         numbers(random, 9, batch, width, length),
         numbers(random, 9, batch, width),
         floats(random, batch, width),
-        numbers(random, width, batch),
+        numbers(random, width, *((batch,) if groups == 1 else (batch, groups))),
         perhaps(random, lambda: numbers(random, 9, batch)),
         perhaps(random, lambda: Tensor(np.array(random.choice((0.0, 5.0)), np.float32))),
         perhaps(random, lambda: ids(random.randrange(4))),

@@ -74,8 +74,10 @@ def _in_order(ray: Any, items: Iterable[Item], actors: list[Any]) -> Iterator[tu
 def _idlest(ray: Any, waiting: Iterable[tuple[Any, Any, int]], count: int) -> int:
     """The number of the actor with the fewest items that are not done."""
     references = {reference: number for _, reference, number in waiting}
-    _, open_ = ray.wait(list(references), num_returns=len(references), timeout=0) if references else ([], [])
-    load = Counter(references[reference] for reference in open_)
+    load = Counter[int]()
+    if references:
+        _, open_ = ray.wait(list(references), num_returns=len(references), timeout=0)
+        load.update(references[reference] for reference in open_)
     return min(range(count), key=lambda number: load[number])
 
 

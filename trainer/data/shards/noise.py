@@ -36,7 +36,7 @@ class IdNoise:
         before, after = len(self.column.before), len(self.column.after)
         kept = [rows.ids[start + before : end - after].tolist() for start, end in zip(starts, ends, strict=True)]
         changed = self._changed(kept, numbers, seed, epoch)
-        pieces, lengths, last = [], rows.lengths.copy(), 0
+        pieces, lengths, last = list[Numbers](), rows.lengths.copy(), 0
         for row, ids in changed.items():
             pieces += [rows.ids[last : starts[row] + before], np.array(ids, rows.ids.dtype)]
             lengths[row, self.place] = before + len(ids) + after

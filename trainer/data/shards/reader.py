@@ -200,7 +200,8 @@ class ShardExamples:
         """The numbers in the corpus of the rows of these blocks."""
         sizes = self.prepared.index["rows"].astype(np.int64)
         ends = np.cumsum(sizes)
-        return np.concatenate([np.arange(ends[block] - sizes[block], ends[block]) for block in map(int, blocks)])
+        numbers = [np.arange(int(ends[block] - sizes[block]), int(ends[block])) for block in map(int, blocks)]
+        return np.concatenate(numbers)
 
     def _read(self, blocks: Numbers) -> Rows:
         """The rows of these blocks, which are in ascending order."""
