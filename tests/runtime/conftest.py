@@ -6,6 +6,8 @@ from typing import cast
 
 import pytest
 
+from tests.runtime.small_engines import SmallEngines
+
 _ONE = "neon" if platform.machine() == "aarch64" else "avx2"
 """The kind of vectors between those of every machine and the best: other machines have none of these."""
 
@@ -20,3 +22,8 @@ def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if name != "best":
         monkeypatch.setenv("XFORMC_KERNELS_ISA", name)
     return name
+
+
+@pytest.fixture(scope="session")
+def small_engines(tmp_path_factory: pytest.TempPathFactory) -> SmallEngines:
+    return SmallEngines(tmp_path_factory.mktemp("engines"))

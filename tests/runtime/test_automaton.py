@@ -8,12 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests import tiny_engine
 from tests.command_line import CommandLine, mistake
-from tests.runtime.kernel_session import kernel_library
-from tests.runtime.test_each import SPEC, TEXTS
-from xformc.compiler.build import build_engine
-from xformc.compiler.spec import load_spec
+from tests.runtime.small_engines import TEXTS, SmallEngines
 from xformc.errors import UserError
 from xformc.format.targets import Target
 from xformc.runtime import Engine, load
@@ -27,20 +23,8 @@ END, FIRST, NEVER = 3, 4, [0, 2, 3]
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("automata")
-    size = tiny_engine.train_tokenizer(path / "tokenizer.model")
-    (path / "spec.yaml").write_text(SPEC.replace("PIECES", str(size)))
-    kernel_library()
-    tokenizers = {name: path / "tokenizer.model" for name in ("source", "target")}
-    for target in TARGETS:
-        build_engine(load_spec(path / "spec.yaml"), None, tokenizers, target, path / target)
-    return path
-
-
-@pytest.fixture(scope="module")
-def engines(folder: Path) -> dict[Target, Engine]:
-    return {target: load(folder / target, threads=1) for target in TARGETS}
+def engines(small_engines: SmallEngines) -> dict[Target, Engine]:
+    return {target: load(small_engines("search", target), threads=1) for target in TARGETS}
 
 
 def random_automaton(random: np.random.Generator, size: int, share: float = 0.1) -> Automaton:
@@ -126,7 +110,7 @@ def texts_of(automaton: Automaton) -> list[list[int]]:
 
 
 def test_texts_match_expressions_and_schemas(
-    folder: Path, engines: dict[Target, Engine], tmp_path: Path, xformc: CommandLine
+    small_engines: SmallEngines, engines: dict[Target, Engine], tmp_path: Path, xformc: CommandLine
 ) -> None:
     pytest.importorskip("outlines_core", reason="the extra constraints is not installed")
     engine, expressions = engines["portable"], ["(two|hello) ?[a-m]{1,9}", None, "(the|a) [a-z]+ dogs?"]
@@ -135,7 +119,7 @@ def test_texts_match_expressions_and_schemas(
         assert regex is None or all(re.fullmatch(regex, one.text) for one in several), several
     assert any(one.tokens[0] != engine.translate(["one"])[0][0].tokens[0] for one in found[0])
     (tmp_path / "schema.json").write_text('{"enum": [1, 22]}')
-    command = "translate", folder / "portable"
+    command = "translate", small_engines("search", "portable")
     assert "matches no text" in mistake(xformc(*command, "--json-schema", tmp_path / "schema.json", stdin="one\n"))
     shown = xformc(*command, "--regex", "(two|hello) ?[a-m]{1,9}", "--n-best", "1", stdin="two dogs play\n")
     assert shown.out == found[0][0].text + "\n"
@@ -147,7 +131,7 @@ def test_texts_match_expressions_and_schemas(
 
 @pytest.mark.processor
 def test_alternatives_are_the_best_next_tokens_with_the_best_texts(
-    folder: Path, engines: dict[Target, Engine], xformc: CommandLine
+    small_engines: SmallEngines, engines: dict[Target, Engine], xformc: CommandLine
 ) -> None:
     engine, texts, prefixes = engines["native"], [*TEXTS[:3], ""], [[9, 8], [], [7], [5]]
     found = engine.translate(texts, prefixes=prefixes, alternatives=4, suppress_tokens=[30], beam_size=2)
@@ -170,7 +154,9 @@ def test_alternatives_are_the_best_next_tokens_with_the_best_texts(
     ):
         with pytest.raises(UserError, match=message):
             engine.translate(["one"], **given)
-    shown = xformc("translate", folder / "portable", "--alternatives", "3", stdin="one\n").out.splitlines()
+    shown = xformc(
+        "translate", small_engines("search", "portable"), "--alternatives", "3", stdin="one\n"
+    ).out.splitlines()
     assert [line.split(" ||| ")[1] for line in shown] == [
         one.text for one in engines["portable"].translate(["one"], alternatives=3)[0]
     ]

@@ -6,32 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests import tiny_engine
 from tests.command_line import CommandLine, mistake
-from tests.runtime.kernel_session import kernel_library
-from xformc.compiler.build import build_engine
-from xformc.compiler.spec import load_spec
+from tests.runtime.small_engines import TEXTS, SmallEngines
 from xformc.errors import UserError
 from xformc.format.targets import Target
 from xformc.runtime import Engine, load
-
-SPEC = """\
-extends: transformer_base
-sizes: {layers: 1, d_model: 16, heads: 2, d_ff: 24, vocabulary: PIECES}
-decode: {beam_size: 3, n_best: 3, max_length: {factor: 1, offset: 5}}
-"""
-GPT = """\
-extends: gpt
-sizes: {layers: 1, d_model: 16, heads: 2, d_ff: 24, vocabulary: PIECES}
-"""
-TEXTS = [
-    "two dogs play",
-    "one",
-    "a man rides a red bicycle",
-    "hello world",
-    "we were here before you",
-    "numbers in words",
-]
 
 SEARCHES: dict[str, list[Any]] = {
     "length_penalty": [0.0, 2.0, 0.6, -1.0, 1.0, None],
@@ -61,26 +40,10 @@ def alone(options: dict[str, list[Any]], row: int) -> dict[str, Any]:
     return {name: values[row] for name, values in options.items() if values[row] is not None}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with engines of random weights: translation and language models, for both kinds of targets."""
-    path = tmp_path_factory.mktemp("each")
-    size = tiny_engine.train_tokenizer(path / "tokenizer.model")
-    for name, text, inputs in (("search", SPEC, ("source", "target")), ("sample", GPT, ("text",))):
-        (path / f"{name}.yaml").write_text(text.replace("PIECES", str(size)))
-        spec = load_spec(path / f"{name}.yaml")
-        for target in ("portable", "native"):
-            if target == "native":
-                kernel_library()
-            tokenizers = dict.fromkeys(inputs, path / "tokenizer.model")
-            build_engine(spec, None, tokenizers, target, path / f"{name}-{target}")
-    return path
-
-
 @pytest.mark.processor
 @pytest.mark.parametrize("target", ["portable", "native"])
-def test_translations_are_those_of_each_text_alone(folder: Path, target: Target) -> None:
-    with load(folder / f"search-{target}", threads=1) as loaded:
+def test_translations_are_those_of_each_text_alone(small_engines: SmallEngines, target: Target) -> None:
+    with load(small_engines("search", target), threads=1) as loaded:
         engine: Any = loaded
         together = engine.translate(TEXTS, **SEARCHES)
         few = {name: SEARCHES[name] for name in ("min_length", "length_penalty")}
@@ -95,8 +58,8 @@ def test_translations_are_those_of_each_text_alone(folder: Path, target: Target)
 
 @pytest.mark.processor
 @pytest.mark.parametrize("target", ["portable", "native"])
-def test_continuations_are_those_of_each_prompt_alone(folder: Path, target: Target) -> None:
-    with load(folder / f"sample-{target}", threads=1) as loaded:
+def test_continuations_are_those_of_each_prompt_alone(small_engines: SmallEngines, target: Target) -> None:
+    with load(small_engines("sample", target), threads=1) as loaded:
         engine: Any = loaded
         together = engine.generate(TEXTS, **SAMPLES)
         for row, text in enumerate(TEXTS):
@@ -106,8 +69,8 @@ def test_continuations_are_those_of_each_prompt_alone(folder: Path, target: Targ
         assert engine.generate(TEXTS, seed=3) == engine.generate(TEXTS, seed=[3, 4, 5, 6, 7, 8])
 
 
-def test_wrong_lists_are_named(folder: Path) -> None:
-    with load(folder / "search-portable", threads=1) as loaded:
+def test_wrong_lists_are_named(small_engines: SmallEngines) -> None:
+    with load(small_engines("search", "portable"), threads=1) as loaded:
         engine: Any = loaded
         wrong: list[tuple[dict[str, Any], str]] = [
             ({"min_length": [1, 2]}, "line 3: there is no min_length for this text"),
@@ -132,16 +95,16 @@ def test_an_engine_of_before_refuses_lists(engine: Engine) -> None:
             tales.generate(["a"], each=[{"top_k": 2}])
 
 
-def test_lines_of_json_have_options(folder: Path, xformc: CommandLine) -> None:
+def test_lines_of_json_have_options(small_engines: SmallEngines, xformc: CommandLine) -> None:
     lines: list[Any] = [
         {"text": TEXTS[0], "min_length": 4, "suppress_tokens": [5, "\u2581the"]},
         {"text": TEXTS[1], "length_penalty_kind": "average", "preset": "marian"},
         TEXTS[2],
     ]
     given = "".join(json.dumps(line) + "\n" for line in lines)
-    run = xformc("translate", folder / "search-portable", "--json-input", "--json", stdin=given)
+    run = xformc("translate", small_engines("search", "portable"), "--json-input", "--json", stdin=given)
     found = [json.loads(line)["hypotheses"] for line in run.out.splitlines()]
-    with load(folder / "search-portable", threads=1) as loaded:
+    with load(small_engines("search", "portable"), threads=1) as loaded:
         engine: Any = loaded
         own: Any = [{k: v for k, v in line.items() if k != "text"} if isinstance(line, dict) else {} for line in lines]
         expected = engine.translate(TEXTS[:3], each=own)
@@ -151,14 +114,16 @@ def test_lines_of_json_have_options(folder: Path, xformc: CommandLine) -> None:
         ('{"text": "one", "min_length": "x"}', "line 1: min_length must be an integer"),
         ('{"prefix": "one"}', "line 1: the line has no text"),
     ):
-        refused = xformc("translate", folder / "search-portable", "--json-input", "--json", stdin=line)
+        refused = xformc("translate", small_engines("search", "portable"), "--json-input", "--json", stdin=line)
         assert mistake(refused).startswith(message)
-    refused = xformc("translate", folder / "search-portable", "--json-input", "--json", "--mbr", "chrf", stdin="")
+    refused = xformc(
+        "translate", small_engines("search", "portable"), "--json-input", "--json", "--mbr", "chrf", stdin=""
+    )
     assert mistake(refused).startswith("--json-input and --mbr exclude each other")
 
 
-def test_texts_with_options_of_their_own_are_aligned(folder: Path) -> None:
-    engine = load(folder / "search-portable")
+def test_texts_with_options_of_their_own_are_aligned(small_engines: SmallEngines) -> None:
+    engine = load(small_engines("search", "portable"))
     found = engine.translate(TEXTS[:2], alignment=True, each=[{"min_length": 4}, {}])
     assert found[0] == engine.translate(TEXTS[:1], alignment=True, min_length=4)[0]
     assert all(one.alignment is not None for one in found[0])

@@ -6,13 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests import tiny_engine
 from tests.command_line import CommandLine
-from tests.runtime.kernel_session import kernel_library
-from tests.runtime.test_each import SPEC, TEXTS
-from xformc.compiler.build import build_engine
+from tests.runtime.small_engines import TEXTS, SmallEngines
 from xformc.compiler.certify.reference_phrases import bank, in_turn, next_tokens, occurs
-from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.format.targets import Target
 from xformc.runtime import Engine, load
@@ -21,20 +17,8 @@ TARGETS: tuple[Target, ...] = ("native", "portable")
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("phrases")
-    size = tiny_engine.train_tokenizer(path / "tokenizer.model")
-    (path / "spec.yaml").write_text(SPEC.replace("PIECES", str(size)))
-    kernel_library()
-    tokenizers = {name: path / "tokenizer.model" for name in ("source", "target")}
-    for target in TARGETS:
-        build_engine(load_spec(path / "spec.yaml"), None, tokenizers, target, path / target)
-    return path
-
-
-@pytest.fixture(scope="module")
-def engines(folder: Path) -> dict[Target, Engine]:
-    return {target: load(folder / target) for target in TARGETS}
+def engines(small_engines: SmallEngines) -> dict[Target, Engine]:
+    return {target: load(small_engines("search", target)) for target in TARGETS}
 
 
 def lists_of_phrases(count: int) -> list[list[list[int]]]:
@@ -78,14 +62,20 @@ def test_a_sentence_of_a_batch_has_its_own_phrases(engines: dict[Target, Engine]
 
 @pytest.mark.processor
 def test_phrases_are_texts_and_lines_of_a_file(
-    folder: Path, engines: dict[Target, Engine], tmp_path: Path, xformc: CommandLine
+    small_engines: SmallEngines, engines: dict[Target, Engine], tmp_path: Path, xformc: CommandLine
 ) -> None:
     engine = engines["native"]
     (text,) = engine.translate(["two dogs"], phrases=[["hello world", "snow"]], n_best=1)[0]
     assert "hello world" in text.text and "snow" in text.text
     (tmp_path / "phrases").write_text("hello world\tsnow\n\n")
     found = xformc(
-        "translate", folder / "native", "--phrases", tmp_path / "phrases", "--n-best", "1", stdin="two dogs\none\n"
+        "translate",
+        small_engines("search", "native"),
+        "--phrases",
+        tmp_path / "phrases",
+        "--n-best",
+        "1",
+        stdin="two dogs\none\n",
     )
     assert found.code == 0, found.err
     assert found.out.splitlines() == [text.text, engine.translate(["one"], n_best=1)[0][0].text]
@@ -121,14 +111,14 @@ def test_reference_follows_phrases_by_tokens() -> None:
 
 @pytest.mark.processor
 def test_groups_of_the_beam_are_asked_for_and_refused(
-    folder: Path, engines: dict[Target, Engine], xformc: CommandLine
+    small_engines: SmallEngines, engines: dict[Target, Engine], xformc: CommandLine
 ) -> None:
     engine, groups = engines["native"], {"beam_size": 4, "n_best": 4, "beam_groups": 2, "diversity_penalty": 5.0}
     options: Any = groups
     found = engine.translate(["two dogs"], **options)[0]
     assert found != engine.translate(["two dogs"], beam_size=4, n_best=4)[0]
     words = [word for name, value in groups.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    printed = xformc("translate", folder / "native", *words, stdin="two dogs\n")
+    printed = xformc("translate", small_engines("search", "native"), *words, stdin="two dogs\n")
     assert [line.split(" ||| ")[1] for line in printed.out.splitlines()] == [one.text for one in found]
     with pytest.raises(UserError, match="beam_groups must divide beam_size, which is 5, not 2"):
         engine.translate(["one"], beam_size=5, beam_groups=2)

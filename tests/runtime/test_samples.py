@@ -5,25 +5,15 @@ from typing import Any
 
 import pytest
 
-from tests import tiny_engine
 from tests.command_line import CommandLine, mistake
-from tests.runtime.kernel_session import kernel_library
-from tests.runtime.test_each import SPEC, TEXTS
-from xformc.compiler.build import build_engine
-from xformc.compiler.spec import load_spec
+from tests.runtime.small_engines import TEXTS, SmallEngines
 from xformc.errors import UserError
 from xformc.runtime import Engine, load
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("samples")
-    size = tiny_engine.train_tokenizer(path / "tokenizer.model")
-    (path / "spec.yaml").write_text(SPEC.replace("PIECES", str(size)))
-    kernel_library()
-    tokenizers = {name: path / "tokenizer.model" for name in ("source", "target")}
-    build_engine(load_spec(path / "spec.yaml"), None, tokenizers, "native", path / "engine")
-    return path / "engine"
+def folder(small_engines: SmallEngines) -> Path:
+    return small_engines("search", "native")
 
 
 @pytest.fixture(scope="module")
