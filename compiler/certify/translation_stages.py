@@ -232,13 +232,15 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
     """Compare with the reference: searches of long texts, searches that begin with given tokens, scores of whole texts.
 
     `ending` are searches with another end token, so that texts would be shorter. The first prefix is empty, the next
-    ones are random tokens, the last one is a whole text, as it was found but with the end token. The texts of the first
-    two match an automaton, and the prefix of the third is not forced but likelier.
+    ones are random tokens, the last one is a whole text, as it was found but with the end token and without padding,
+    which would leave a choice. The texts of the first two match an automaton, and the prefix of the third is not forced
+    but likelier.
     """
     program, random = subject.program, np.random.default_rng(2)
     written, longest = program.inputs[str(program.written)], program.longest or max(LENGTHS)
     prefixes = [random_ids(random, written, min(length, longest - 1)) for length in range(len(free.sources) - 1)]
-    whole = (*free.found[-1].hypotheses[0].tokens[:-1], written.special.last)
+    found = free.found[-1].hypotheses[0].tokens[:-1]
+    whole = (*(token for token in found if token != written.special.fill), written.special.last)
     matching = _some_automaton(written, longest)
     steered: list[Row] = [
         *({START: np.array(matching.starts[0], np.int64)} for _ in range(2)),
