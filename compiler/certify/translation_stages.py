@@ -240,7 +240,7 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
     written, longest = program.inputs[str(program.written)], program.longest or max(LENGTHS)
     prefixes = [random_ids(random, written, min(length, longest - 1)) for length in range(len(free.sources) - 1)]
     found = free.found[-1].hypotheses[0].tokens[:-1]
-    whole = (*(token for token in found if token != written.special.fill), written.special.last)
+    whole = (*(token for token in found if token != written.special.absent), written.special.last)
     matching = _some_automaton(written, longest)
     steered: list[Row] = [
         *({START: np.array(matching.starts[0], np.int64)} for _ in range(2)),
