@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,8 @@ class Language:
     """The texts that match: the state after each state and token [states, vocabulary], -1 for none, the fewest tokens
     from each state to the end of a text [states], and the state in which texts begin."""
 
-    next: NDArray[np.integer]
-    needs: NDArray[np.integer]
+    next: NDArray[Any]
+    needs: NDArray[Any]
     start: int
 
     @property
@@ -27,7 +28,7 @@ class Language:
         for token in text:
             state = int(self.next[state, token]) if state >= 0 else -1
         if state < 0:
-            return np.zeros(self.next.shape[1], np.bool_)
+            return np.zeros(len(self.next[0]), np.bool_)
         after = self.next[state]
         fits = self.needs[np.maximum(after, 0)] <= left
         return np.asarray((after >= 0) & fits, np.bool_)
