@@ -173,8 +173,9 @@ def _check_fixed(program: Program) -> None:
             way = "sampling" if samples else "search"
             message = f"--target {program.target} has no {way} with a {option.name}, which decode sets"
             raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
-    if program.prefix:
-        message = f"--target {program.target} has no search with a prefix, which decode sets"
+    beside = {"prefix": program.prefix, "suppress_first": program.suppress_first}
+    for name in (name for name, tokens in beside.items() if tokens):
+        message = f"--target {program.target} has no search with a {name}, which decode sets"
         raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
     refused = {item.name: "the search of an alignment" for item in program.spec.results if item.kind == "alignment"}
     if program.traits.plans:
@@ -367,6 +368,7 @@ def _manifest(
         "defaults": program.defaults,
         **({"controls": list(program.controls)} if program.controls else {}),
         **({"prefix": list(program.prefix)} if program.prefix else {}),
+        **({"suppress_first": list(program.suppress_first)} if program.suppress_first else {}),
         "parameters": program.graph.parameter_count(),
         "weights": "trained" if trained else "fresh",
     }

@@ -182,6 +182,11 @@ class Program:
         return tuple(self.spec.decode.prefix) if self.decoding == "search" else ()
 
     @property
+    def suppress_first(self) -> tuple[int, ...]:
+        """The tokens that are never the first one after the prefix of a text."""
+        return tuple(self.spec.decode.suppress_first) if self.decoding == "search" else ()
+
+    @property
     def scores_texts(self) -> bool:
         """Whether the engine gives the probabilities of the tokens of texts: its step is derived for several tokens."""
         return self.steps is not None and self.steps.extend is not None

@@ -34,6 +34,9 @@ def checked_alternatives(manifest: Manifest, given: int | None, beside: Mapping[
     for name, value in beside.items():
         if value is not None and value is not False:
             raise UserError(f"alternatives and {name} exclude each other", hint="leave one of them out")
+    if manifest.suppress_first:
+        message = f"{manifest.name} suppresses tokens after the prefix; alternatives would move them by one place"
+        raise UserError(message, hint="leave out alternatives, or build it without decode.suppress_first")
     if not {PREFIX, BY_TEXT} <= {*manifest.controls}:
         raise UserError(f"the texts of {manifest.name} cannot begin with given tokens", hint=REBUILD)
     most = min(MOST, manifest.inputs[manifest.written].pieces // 4)

@@ -101,6 +101,7 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
         **_claims(manifest.results),
         "defaults": None if manifest.defaults is None else recorded(manifest.defaults),
         "prefix": manifest.prefix,
+        "suppress_first": manifest.suppress_first,
     }
     facts = {
         "task": program.task,
@@ -108,6 +109,7 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
         **_claims(program.results),
         "defaults": program.defaults,
         "prefix": program.prefix,
+        "suppress_first": program.suppress_first,
     }
     wrong = [key for key in facts if claims.get(key) != facts[key]]
     if wrong:

@@ -5,7 +5,7 @@ correct if each token is the one that the definition draws after the same prefix
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,14 +64,20 @@ def follow(
     *,
     longest: int | None = None,
     special: SpecialTokens = SPECIAL,
+    first: Sequence[int] = (),
 ) -> Followed:
-    """Draw each token of `found` again and compare; neither `prompt` nor `found` has a begin token or padding."""
+    """Draw each token of `found` again and compare; neither `prompt` nor `found` has a begin token or padding.
+
+    Tokens in `first` are not drawn right after the prompt.
+    """
     score, decided, problem = 0.0, 0, _wrong_length(prompt, found, options, longest, special)
     text = np.array([[*special.begun, *prompt, *found[:-1]]], np.int64)
     start = len(prompt) + len(special.begun)
     scored = scorer(text)[0, start - 1 :] if found else ()
     for place, (token, logits) in enumerate(zip(found, scored, strict=True), start=start):
-        drawn = draw(changed_logits(logits, text[0, :place].tolist(), options), uniform(seed, place), options)
+        banned = (*(options.suppress_tokens or ()), *(first if place == start else ()))
+        here = replace(options, suppress_tokens=banned)
+        drawn = draw(changed_logits(logits, text[0, :place].tolist(), here), uniform(seed, place), options)
         score += float(log_softmax(logits)[token])
         decided += drawn.margin >= ROUNDING
         if token != drawn.token and drawn.margin >= ROUNDING and not problem:

@@ -54,6 +54,15 @@ class Found:
 
 
 @dataclass(frozen=True)
+class Opening:
+    """How the texts of a model begin: with `default`, if a call gives no prefix, within the limit of the length; at its
+    positions, given tokens have the log probability 0. Tokens in `suppressed` never come right after the prefix."""
+
+    default: Sequence[int] = ()
+    suppressed: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
 class _Open:
     tokens: tuple[int, ...]
     log_probability: np.float32
@@ -61,12 +70,14 @@ class _Open:
 
 @dataclass(frozen=True)
 class _Given:
-    """What the texts begin with, have and match, and how many tokens may follow the next one."""
+    """What the texts begin with, have and match, how many tokens may follow the next one, and which never follow the
+    prefix."""
 
     prefix: Sequence[int]
     phrases: Sequence[Phrase]
     language: Language | None
     left: int
+    first: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -84,16 +95,16 @@ def rounds(
     prefix: Sequence[int] = (),
     *,
     phrases: Sequence[Phrase] = (),
-    default: Sequence[int] = (),
+    opening: Opening = Opening(),
     language: Language | None = None,
 ) -> Rounds:
     """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
     `special` has the tokens that begin and end a hypothesis; `prefix` are the tokens that all of them begin with. One
     with an end token is a whole text, which may be shorter than `min_length`. Their scores are not edited. All have the
-    `phrases`, and match the `language` after their prefix. With `prefix_bias` the prefix is not forced. Without a
-    prefix, `default` is one, within the limit of the length; at its positions, given tokens have the log probability 0.
+    `phrases`, and match the `language` after their prefix. With `prefix_bias` the prefix is not forced.
     """
+    default = opening.default
     asked, prefix = len(prefix), prefix or default
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
     limit = max(1, int(np.floor(scaled)) + options.max_length_offset, asked)
@@ -105,7 +116,7 @@ def rounds(
     own = replace(options, beam_size=options.beam_size // count)
     groups = [_Group(sentence, own) for _ in range(count)]
     for length in range(1, limit + 1):
-        given, taken = _Given(prefix, phrases, language, limit - length), Counter[int]()
+        given, taken = _Given(prefix, phrases, language, limit - length, opening.suppressed), Counter[int]()
         open_groups = [group for group in groups if not group.done]
         logits = iter((yield np.array([text for group in open_groups for text in group.texts], np.int64))[:, -1])
         for group in open_groups:
@@ -244,10 +255,10 @@ def rescore(
     options: SearchOptions,
     prefix: Sequence[int] = (),
     *,
-    default: Sequence[int] = (),
+    opening: Opening = Opening(),
 ) -> float:
-    """The score of these tokens, with all positions computed at once; `prefix` and `default` as in `search`."""
-    prefix = prefix or default
+    """The score of these tokens, with all positions computed at once; `prefix` and `opening` as in `search`."""
+    prefix = prefix or opening.default
     target = np.array([(*special.begun, *tokens[:-1])], np.int64)
     scores, text = log_probabilities(scorer(target))[0], target[0].tolist()
     total = np.float32(0)
@@ -255,9 +266,11 @@ def rescore(
     for place, token in enumerate(tokens):
         own = biased(scores[place], tokens[:place], prefix, share)
         given = place < len(prefix) and not share
-        if given and place < len(default):
+        if given and place < len(opening.default):
             continue
-        total += own[token] if given else edited(own, text[: place + 1], options)[token]
+        banned = place == len(prefix) and token in opening.suppressed
+        changed = own if given else edited(own, text[: place + 1], options)
+        total += np.float32(-np.inf) if banned else changed[token]
     return score(total, len(tokens), options)
 
 
@@ -288,6 +301,9 @@ def _expand(
         text, plain = [*special.begun, *hypothesis.tokens], scores[parent].copy()
         scores[parent] = biased(plain, hypothesis.tokens, given.prefix, share)
         changed = scores[parent] if forced is not None else edited(scores[parent], text, options)
+        if written == len(given.prefix) and given.first:
+            changed = changed.copy()
+            changed[[*given.first]] = -np.inf
         for token, uses in taken.items() if forced is None else ():
             changed[token] -= np.float32(options.diversity_penalty or 0) * uses
         if given.language is not None and forced is None:

@@ -129,7 +129,8 @@ def followed(
     special = replace(form.special, end=tuple(end)) if end else form.special
     program, prompt = form.program, [int(one) for one in row[PROMPT]]
     longest = program.inputs[str(program.written)].longest
-    return follow(form.scorer(row), prompt, tokens, int(row[SEED]), options, longest=longest, special=special)
+    given = (form.scorer(row), prompt, tokens, int(row[SEED]), options)
+    return follow(*given, longest=longest, special=special, first=program.suppress_first)
 
 
 def _run(subject: Subject, prompts: Sequence[Row], options: SampleOptions, end: Sequence[int] = ()) -> _Run:

@@ -15,7 +15,7 @@ from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
 from xformc.compiler.certify.reference_automaton import Language
 from xformc.compiler.certify.reference_edits import EDITED
-from xformc.compiler.certify.reference_search import Found, rescore, rounds, together
+from xformc.compiler.certify.reference_search import Found, Opening, rescore, rounds, together
 from xformc.compiler.certify.sampling_stages import samples_stage
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
@@ -126,7 +126,7 @@ def _expect(
             special,
             [int(token) for token in source.get(PREFIX, ())],
             phrases=[[int(token) for token in phrase if token >= 0] for phrase in source.get(PHRASES, ())],
-            default=program.prefix,
+            opening=Opening(program.prefix, program.suppress_first),
             language=None if matching is None or START not in source else _language(matching, source),
         )
         for source in sources
@@ -330,8 +330,9 @@ def _against(subject: Subject, expected: _Expected, result: SearchResult, row: i
                 return float("inf")
             source = expected.sources[row]
             prefix = [int(one) for one in source.get(PREFIX, ())]
-            default = subject.program.prefix
-            score = rescore(subject.scorer(source), subject.special, tokens, expected.options, prefix, default=default)
+            opening = Opening(subject.program.prefix, subject.program.suppress_first)
+            given = (subject.scorer(source), subject.special, tokens, expected.options, prefix)
+            score = rescore(*given, opening=opening)
         differences.append(_finite(abs(float(result.scores[row, rank]) - score)))
     return max(differences)
 

@@ -42,7 +42,7 @@ class SearchInputs:
     """The ONNX names of the search's inputs, as defined in docs/search.md.
 
     Options other than the beam size and `n_best` have a row for each sentence, or one for all. `default` is the prefix
-    of sentences without one.
+    of sentences without one, `suppress_first` are the tokens that never come right after a prefix.
     """
 
     beam_size: str
@@ -65,6 +65,7 @@ class SearchInputs:
     diversity_penalty: str
     prefix_bias: str = ""
     default: tuple[int, ...] = ()
+    suppress_first: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -276,6 +277,11 @@ def options_of(options: BeamOptions, option: Names) -> BeamOptions:
 
 
 _APART = ("length_penalty", "edited", "phrases", "prefix_bias", "automaton_start", "diversity_penalty")
+
+
+def is_first(onnx: OnnxEmitter, prefix: str, position: str, special: SpecialTokens) -> str:
+    """In which texts the token at a position, one or that of each, is the first after the prefix, [batch]."""
+    return onnx.op("Equal", emit_lengths(onnx, prefix, special), position)
 
 
 def heads_of(decoder: Decoder, begun: Begun) -> Names:

@@ -14,12 +14,14 @@ from xformc.compiler.search.batch_loop import (
     best,
     decode_batch,
     heads_of,
+    is_first,
     newest,
     options_by_sentence,
     options_of,
 )
 from xformc.compiler.search.candidates import BeamOptions, Pool, Standing, Texts, forced_token, reorder, unscored
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
+from xformc.compiler.search.edits import edits_at_first
 from xformc.compiler.search.groups import Groups, Step, choose
 from xformc.compiler.search.loops import Names
 
@@ -41,6 +43,10 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
         texts = Texts(now.beam.tokens, live.prefix, forced_token(scope, live.prefix, now.position), live.limit)
         options = options_of(begun.options, live.option)
+        if inputs.suppress_first:
+            here = is_first(scope, live.prefix, now.position, decoder.written)
+            edits = edits_at_first(scope, options.needed_edits, inputs.suppress_first, here)
+            options = replace(options, edits=edits)
         groups = replace(begun.groups, penalty=live.option["diversity_penalty"])
 
         def given(scope: OnnxEmitter, scores: str) -> str:

@@ -1,6 +1,6 @@
 """Edits of the scores of tokens, as ONNX operators: banned and penalised tokens, as docs/search.md defines them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.search.carried import NEVER
@@ -47,6 +47,21 @@ def emit_edits(onnx: OnnxEmitter, inputs: EditInputs) -> Edits:
         rows = onnx.op("Or", rows, onnx.op("Not", onnx.op("Equal", name, value)))
     used = onnx.op("Greater", onnx.op("ReduceMax", onnx.op("Cast", rows, to=_FLOAT), keepdims=0), 0.0)
     return Edits(inputs, used, rows)
+
+
+def edits_at_first(onnx: OnnxEmitter, edits: Edits, tokens: tuple[int, ...], here: str) -> Edits:
+    """The edits of a step in which these tokens are suppressed, too, in the texts `here` [batch]."""
+    suppressed = suppressed_at_first(onnx, edits.inputs.suppress_tokens, tokens, here)
+    used = onnx.op("Greater", onnx.op("ReduceMax", onnx.op("Cast", here, to=_FLOAT), keepdims=0), 0.0)
+    inputs = replace(edits.inputs, suppress_tokens=suppressed)
+    return Edits(inputs, onnx.op("Or", edits.used, used), onnx.op("Or", edits.rows, here))
+
+
+def suppressed_at_first(onnx: OnnxEmitter, suppressed: str, tokens: tuple[int, ...], here: str) -> str:
+    """The suppressed tokens [rows, any] of a step, [batch, any]: with these ones in the texts `here` [batch]."""
+    rows = onnx.op("Concat", onnx.op("Shape", here), onnx.op("Shape", suppressed, start=1), axis=0)
+    more = onnx.op("Where", onnx.op("Unsqueeze", here, [1]), onnx.op("Unsqueeze", [*tokens], [0]), -1)
+    return onnx.op("Concat", onnx.op("Expand", suppressed, rows), more, axis=1)
 
 
 def edit_scores(onnx: OnnxEmitter, scores: str, texts: str, inputs: EditInputs, *, padded: bool = False) -> str:

@@ -20,10 +20,12 @@ from xformc.compiler.search.batch_loop import (
     best,
     decode_batch,
     heads_of,
+    is_first,
     newest,
 )
 from xformc.compiler.search.candidates import BeamOptions, Pool, forced_token, reorder, rows_of, unscored
 from xformc.compiler.search.decoder_step import emit_caches, emit_states, emit_step, moving, state_types
+from xformc.compiler.search.edits import suppressed_at_first
 from xformc.compiler.search.loops import Names
 
 Offered = tuple[str, ...]
@@ -36,7 +38,7 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
     The first step has one hypothesis in each group, as no other can be continued.
     """
     begun = begin(onnx, decoder, inputs, longest)
-    width, edits, opened = begun.options.width, inputs.edits.names, begun.groups.count
+    width, opened = begun.options.width, begun.groups.count
     controls = (inputs.phrases, inputs.prefix_bias, inputs.automaton, inputs.automaton_needs, inputs.automaton_start)
     states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": opened}, begun.prepared)
     ancestors = onnx.op("Expand", 0, onnx.op("Concat", begun.batch, opened, [0], axis=0))
@@ -48,6 +50,10 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
+        edits = inputs.edits.names
+        if inputs.suppress_first:
+            here = is_first(scope, begun.prefix, now.position, decoder.written)
+            edits = (suppressed_at_first(scope, edits[0], inputs.suppress_first, here), *edits[1:])
         rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, live.limit, *apart)
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
         if inputs.default:

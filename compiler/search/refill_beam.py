@@ -13,10 +13,20 @@ from xformc.compiler.passes.lower import ANCESTORS
 from xformc.compiler.passes.lower import SLOTS as SLOT_AXIS
 from xformc.compiler.passes.rows import FURTHEST
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.search.batch_loop import Beam, Decoding, Live, SearchInputs, begin, emit_prefix, first_beam
+from xformc.compiler.search.batch_loop import (
+    Beam,
+    Decoding,
+    Live,
+    SearchInputs,
+    begin,
+    emit_prefix,
+    first_beam,
+    is_first,
+)
 from xformc.compiler.search.candidates import BeamOptions, Rules, forced_tokens, unscored
 from xformc.compiler.search.carried import Flags, Integers
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
+from xformc.compiler.search.edits import suppressed_at_first
 from xformc.compiler.search.kernel_beam import emit_advance, emit_candidates, emit_moved
 from xformc.compiler.search.loops import (
     Collected,
@@ -113,12 +123,16 @@ def emit_refilled_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInpu
     sentence = onnx.op("Range", 0, onnx.op("Squeeze", onnx.op("Shape", AT)), 1)
     known = _known(onnx, decoder)
     prefix = emit_prefix(onnx, PREFIX_SO_FAR, inputs.default, decoder.written)
-    edits, kept_states = inputs.edits.names, state_types(decoder)
+    kept_states = state_types(decoder)
 
     def body(scope: OnnxEmitter, _: str, now: _Refilled) -> tuple[str, _Refilled, Collected]:
         furthest = scope.op("ReduceMax", now.at, keepdims=0)
         given = {**known, **now.state, FURTHEST.name: furthest}
         result, states = emit_step(scope, decoder, _newest(scope, now), now.at, given)
+        edits = inputs.edits.names
+        if inputs.suppress_first:
+            here = is_first(scope, prefix, now.at, decoder.written)
+            edits = (suppressed_at_first(scope, edits[0], inputs.suppress_first, here), *edits[1:])
         rest = (prefix, now.at, now.beam.tokens, *edits, sentence, "", inputs.prefix_bias)
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
         if inputs.default:

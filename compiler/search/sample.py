@@ -36,7 +36,7 @@ from xformc.compiler.search.draw_token import (
     vocabulary_of,
     weigh,
 )
-from xformc.compiler.search.edits import EditInputs, Edits, edit_scores, emit_edits
+from xformc.compiler.search.edits import EditInputs, Edits, edit_scores, edits_at_first, emit_edits
 from xformc.compiler.search.loops import Collected, Names, Record, emit_loop, fields_of, some_open
 from xformc.compiler.search.parts import READ_TOGETHER, emit_parts
 from xformc.compiler.search.random_numbers import emit_stream, emit_uniform
@@ -54,7 +54,7 @@ KEPT = frozenset({"batch"})
 class SampleInputs:
     """The ONNX names of the inputs of sampling, as defined in docs/search.md.
 
-    Options have a row for each text, or one for all.
+    Options have a row for each text, or one for all. `suppress_first` are tokens that never come right after a prompt.
     """
 
     prompt: str
@@ -65,6 +65,7 @@ class SampleInputs:
     top_p: str
     end_token: str
     edits: EditInputs
+    suppress_first: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,8 @@ class Begun:
 class Sampler:
     """Samples one token of each text: the decoder and what its steps know, the prompts [batch, length] with their begin
     token, or None if the texts go on behind them, and the options. `kept` is 1 if scores are edited, else 0, as a
-    vector. `padded`: shorter texts have negative numbers in front."""
+    vector. `padded`: shorter texts have negative numbers in front. `first`: the place of the first token after each
+    prompt, [batch], if some tokens are suppressed there."""
 
     decoder: Decoder
     known: Names
@@ -143,6 +145,7 @@ class Sampler:
     kept: str
     inputs: SampleInputs
     padded: bool = False
+    first: str | None = None
 
     def enter(self, onnx: OnnxEmitter, now: Sampling) -> Sampling:
         """Write the values that enter the loop: without the tokens so far, if no scores are edited."""
@@ -159,7 +162,11 @@ class Sampler:
         special = self.decoder.written
         below, place = below_highest(onnx, logits), onnx.op("Add", position, 1)
         uniform = emit_uniform(onnx, self.stream, place)
-        drawn = self._draw(onnx, (logits, below), now.read, uniform)
+        edits = self.edits
+        if self.first is not None:
+            here = onnx.op("Equal", self.first, place)
+            edits = edits_at_first(onnx, edits, self.inputs.suppress_first, here)
+        drawn = self._draw(onnx, (logits, below), now.read, uniform, edits)
         given = onnx.operand(special.absent) if self.prompts is None else _given(onnx, self.prompts, place)
         sampled, text = append_token(onnx, now.text, given, drawn, below, special, vocabulary_of(self.decoder))
         done = ended_texts(onnx, text, sampled, self.inputs.end_token, self.inputs.max_new_tokens, special)
@@ -167,7 +174,7 @@ class Sampler:
         read = onnx.op("Concat", now.read, newest, axis=1)
         return Sampling(replace(text, done=done), read, now.state)
 
-    def _draw(self, onnx: OnnxEmitter, given: tuple[str, str], read: str, uniform: str) -> str:
+    def _draw(self, onnx: OnnxEmitter, given: tuple[str, str], read: str, uniform: str, edits: Edits) -> str:
         """The token drawn for each text, by its logits after the edits, if there are any, [batch].
 
         `given` are the logits [batch, 1, vocabulary], and these below the highest [batch, vocabulary]. If all tokens
@@ -177,7 +184,7 @@ class Sampler:
 
         def edited(scope: OnnxEmitter) -> tuple[str, ...]:
             scores = scope.op("Squeeze", logits, [1])
-            changed = edit_scores(scope, scores, read, self.edits.inputs, padded=self.padded)
+            changed = edit_scores(scope, scores, read, edits.inputs, padded=self.padded)
             highest = scope.op("ReduceMax", changed, [1], keepdims=1)
             changed = scope.op("Where", scope.op("Equal", highest, NEVER), below, scope.op("Sub", changed, highest))
             return (_draw(scope, changed, uniform, self.filters),)
@@ -185,7 +192,7 @@ class Sampler:
         def plain(scope: OnnxEmitter) -> tuple[str, ...]:
             return (_draw(scope, below, uniform, self.filters),)
 
-        (drawn,) = onnx.choose(self.edits.used, edited, plain, ("int64",))
+        (drawn,) = onnx.choose(edits.used, edited, plain, ("int64",))
         return drawn
 
 
@@ -201,6 +208,7 @@ def emit_sampling(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs, lon
     """
     begun = emit_begun(onnx, decoder, inputs.prompt, inputs.max_new_tokens, longest)
     sampler, types = emit_sampler(onnx, decoder, inputs, begun.known, begun.prompts.tokens), sampling_types(decoder)
+    sampler = replace(sampler, first=begun.prompts.lengths) if inputs.suppress_first else sampler
 
     def body(scope: OnnxEmitter, iteration: str, now: Sampling) -> tuple[str, Sampling, Collected]:
         after = sampler.turn(scope, scope.op("Add", iteration, begun.start), now)

@@ -363,6 +363,7 @@ class Decode(Section):
     """The defaults for decoding. Each call of the engine may override them. With `sample`, text is drawn
     instead of searched for. `preset` sets the length penalty and the stop rule, unless they are set here too.
     Texts begin with the tokens of `prefix`, unless a call gives another one; these tokens are not scored.
+    The tokens of `suppress_first` are never the first one that is written after the prefix.
     `alignment` is the path of the attention to the source whose weights align a translation with it; without one it
     is that of the last layer but one."""
 
@@ -383,6 +384,7 @@ class Decode(Section):
     beam_groups: Annotated[int, Field(ge=1, le=MAX_GROUPS)] = 1
     diversity_penalty: Annotated[float, Field(ge=0, le=100)] = 0.0
     prefix: Beginning = Field(default_factory=list[int])
+    suppress_first: SuppressTokens = Field(default_factory=list[int])
     prefix_bias: Annotated[float, Field(ge=0, le=MAX_BIAS)] = 0.0
     alignment: Pattern | None = None
     sample: Sample = Sample()

@@ -13,7 +13,10 @@ from xformc.format.search_options import CONTROLS
 from xformc.format.tasks import NAMED, SAMPLED, TASKS, WRITING, Decoding
 
 DECODE: Mapping[Decoding, tuple[str, ...]] = {
-    "search": ("preset", "beam_size", "n_best", "length_penalty", "max_length", *CONTROLS, "prefix", "alignment"),
+    "search": (
+        *("preset", "beam_size", "n_best", "length_penalty", "max_length", *CONTROLS),
+        *("prefix", "suppress_first", "alignment"),
+    ),
     "sample": ("sample",),
     "forward": (),
 }
@@ -65,7 +68,7 @@ def _token_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Decl
     lists = [
         found
         for section in sections
-        for key in ("suppress_tokens", "prefix")
+        for key in ("suppress_tokens", "suppress_first", "prefix")
         if (found := section.get(key)) is not None
     ]
     size = written.axes[0].size or 0

@@ -37,7 +37,7 @@ WHISPER = {
     "eos_token_id": 50,
     "decoder_start_token_id": 51,
     "suppress_tokens": [51, 7],
-    "begin_suppress_tokens": None,
+    "begin_suppress_tokens": [50, *range(0, 50, 2)],
 }
 FRAMES, HOP = 40, 160
 
@@ -84,11 +84,16 @@ def test_whisper_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Pa
     lengths = (3, 25, FRAMES)
     sounds = [draw.normal(0, 0.1, length * HOP).astype(np.float32) for length in lengths]
     given = features(8, FRAMES * HOP, 16000, HOP, 400)(sounds, sampling_rate=16000, return_tensors="pt").input_features
-    seen: set[int] = set()
+    seen, suppressed = set[int](), 0
     for beams, given_prefix, prefix in ((1, [], [9, 4]), (3, [], [9, 4]), (3, [5], [5])):
         begun = torch.tensor([[51, *prefix]] * len(sounds))
         more = {"num_beams": beams, "do_sample": False, "no_repeat_ngram_size": 1}
         wanted = origin.generate(given, decoder_input_ids=begun, max_new_tokens=12, **more).tolist()
+        if beams == 1:
+            free = origin.generate(
+                given, decoder_input_ids=begun, max_new_tokens=12, begin_suppress_tokens=[51], **more
+            )
+            suppressed += sum(one[:1] != other[:1] for one, other in zip(wanted, free.tolist(), strict=True))
         for index, sound in enumerate(sounds):
             found = engine.transcribe(
                 {"wave": sound.reshape(1, -1, HOP), "wave_lengths": np.array([len(sound) // HOP])},
@@ -101,7 +106,7 @@ def test_whisper_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Pa
             tokens, own = list(found[0][0].tokens)[len(prefix) :], wanted[index]
             assert tokens == own[: own.index(50) + 1 if 50 in own else None], (beams, prefix, index)
             seen.update(tokens)
-    assert len(seen) > 8
+    assert len(seen) > 8 and suppressed > 0
 
 
 WAV2VEC2 = {

@@ -117,7 +117,8 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     options[PHRASES] = emitter.default_phrases(PHRASES)
     options |= emitter.default_automaton((AUTOMATON, NEEDS, START), decoder.logits.type.axes[-1].size or 1)
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
-    given = SearchInputs(**_alone(options), edits=_EDITS, default=program.prefix)
+    constants = {"default": program.prefix, "suppress_first": program.suppress_first}
+    given = SearchInputs(**_alone(options), edits=_EDITS, **constants)
     result, heads = emit_search(emitter, decoder, given, program.longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
@@ -134,7 +135,7 @@ def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     for value in decoder.given:
         emitter.bind(value, value.name)
     options = _options(emitter, program.sampling, decoder.written)
-    given = SampleInputs("prompt", "seed", **_alone(options), edits=_EDITS)
+    given = SampleInputs("prompt", "seed", **_alone(options), edits=_EDITS, suppress_first=program.suppress_first)
     result, heads = emit_sampling(emitter, decoder, given, program.longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
@@ -247,7 +248,8 @@ def refill_search_models(program: Program, rows: Program, weights: Initializers)
         join.bind(value, value.name)
     options = {**_options(join, program.search, decoder.written), PREFIX: join.default_tokens(PREFIX)}
     none = dict.fromkeys((PHRASES, AUTOMATON, NEEDS, START), "")
-    given = SearchInputs(**_alone(options), **none, edits=_EDITS, default=program.prefix)
+    constants = {"default": program.prefix, "suppress_first": program.suppress_first}
+    given = SearchInputs(**_alone(options), **none, edits=_EDITS, **constants)
     found, types = emit_join(join, decoder, given, program.longest), joined_types(decoder)
     outputs = [(join.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in found.items()]
     inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]

@@ -87,7 +87,8 @@ def _defaults(manifest: Manifest) -> list[str]:
     found = {name: value for name, value in recorded(manifest.defaults).items() if value != unused.get(name)}
     kinds = {} if "length_penalty_kind" in found else {"length_penalty": " (GNMT)"}
     shown = {name: _setting(value) for name, value in found.items()}
-    shown |= {"prefix": _setting(manifest.prefix)} if manifest.prefix else {}
+    beside = {"prefix": manifest.prefix, "suppress_first": manifest.suppress_first}
+    shown |= {name: _setting(tokens) for name, tokens in beside.items() if tokens}
     return [", ".join(f"{name} {value}{kinds.get(name, '')}" for name, value in shown.items())]
 
 

@@ -117,6 +117,7 @@ class Manifest:
     calibration: None unless activations are quantized with calibrated scales.
     controls: the inputs of the search beside its options, such as `prefix`.
     prefix: the tokens that texts begin with, unless a call gives others.
+    suppress_first: the tokens that are never the first one after the prefix.
     operators: the version of xformc's own operators in the model; None if there are none, or if it was not recorded.
     """
 
@@ -138,6 +139,7 @@ class Manifest:
     operators: int | None = None
     controls: tuple[str, ...] = ()
     prefix: tuple[int, ...] = ()
+    suppress_first: tuple[int, ...] = ()
 
     @property
     def decoding(self) -> Decoding:

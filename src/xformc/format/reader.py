@@ -211,6 +211,9 @@ def _read_rest(
         operators=document.integer("operators", 1) if "operators" in document.fields else None,
         controls=document.optional_texts("controls") or () if "controls" in document.fields else (),
         prefix=document.ids("prefix", MAX_PREFIX, MAX_SIZE, distinct=False) if "prefix" in document.fields else (),
+        suppress_first=(
+            document.ids("suppress_first", MAX_SUPPRESSED, MAX_SIZE) if "suppress_first" in document.fields else ()
+        ),
     )
 
 

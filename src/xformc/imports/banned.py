@@ -8,7 +8,7 @@ _NUMBERS: Mapping[str, float] = {"no_repeat_ngram_size": 0, "repetition_penalty"
 """The settings that have the same name in both, and the value that changes nothing."""
 
 
-PLACES = "forced_decoder_ids"
+PLACES, BEGUN = "forced_decoder_ids", "begin_suppress_tokens"
 
 
 def banned(values: Mapping[str, Scalar]) -> dict[str, Plain]:
@@ -34,6 +34,12 @@ def banned(values: Mapping[str, Scalar]) -> dict[str, Plain]:
     if tokens:
         found["suppress_tokens"] = list(dict.fromkeys(tokens))
     return found
+
+
+def banned_at_first(values: Mapping[str, Scalar]) -> dict[str, Plain]:
+    """The setting `suppress_first` of a config with tokens that never begin a text, after its prefix."""
+    tokens = [value for key, value in values.items() if key.partition(".")[0] == BEGUN and value is not None]
+    return {"suppress_first": list(dict.fromkeys(tokens))} if tokens else {}
 
 
 def forced(values: Mapping[str, Scalar]) -> dict[str, Plain]:

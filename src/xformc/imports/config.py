@@ -34,14 +34,14 @@ problem_type chunk_size_feed_forward task_specific_params finetuning_task torchs
 gradient_checkpointing num_labels _num_labels max_length min_length do_sample
 num_beams top_k top_p temperature length_penalty
 early_stopping no_repeat_ngram_size forced_bos_token_id forced_eos_token_id bad_words_ids suppress_tokens
-repetition_penalty"""
+begin_suppress_tokens repetition_penalty"""
 IGNORED = frozenset(_INERT.split())
 """Keys of every config that do not change the logits."""
 
 WRITTEN_WITH = frozenset(
     """bos_token_id eos_token_id pad_token_id decoder_start_token_id num_beams length_penalty early_stopping
 max_length no_repeat_ngram_size forced_bos_token_id forced_decoder_ids repetition_penalty suppress_tokens
-bad_words_ids""".split()  # noqa: SIM905 (a list of words)
+begin_suppress_tokens bad_words_ids""".split()  # noqa: SIM905 (a list of words)
 )
 """The keys of a generation_config.json that replace those of the config."""
 
