@@ -61,6 +61,9 @@ def variables() -> dict[str, Any]:
     return found
 
 
+ALIASES = ("encoder/embeddings_0/weight", "decoder/projection/weight")
+
+
 def write_model(folder: Path, found: Mapping[str, Any], name: str = "TransformerSpec", **config: object) -> Path:
     """The model's folder, as CTranslate2 writes it; all embeddings are one matrix."""
     folder.mkdir(exist_ok=True)
@@ -73,8 +76,9 @@ def write_model(folder: Path, found: Mapping[str, Any], name: str = "Transformer
         array = np.asarray(value)
         sizes = struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape)
         data += text(key) + sizes + struct.pack("<BI", KINDS[str(array.dtype)], array.nbytes) + array.tobytes()
-    data += struct.pack("<I", 2)
-    for alias in ("encoder/embeddings_0/weight", "decoder/projection/weight"):
+    aliases = ALIASES if name == "TransformerSpec" else ALIASES[1:]
+    data += struct.pack("<I", len(aliases))
+    for alias in aliases:
         data += text(alias) + text("decoder/embeddings/weight")
     (folder / "model.bin").write_bytes(data)
     (folder / "config.json").write_text(json.dumps({**CONFIG, **config}))

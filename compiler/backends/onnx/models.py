@@ -117,8 +117,7 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     options[PHRASES] = emitter.default_phrases(PHRASES)
     options |= emitter.default_automaton((AUTOMATON, NEEDS, START), decoder.logits.type.axes[-1].size or 1)
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
-    constants = {"default": program.prefix, "suppress_first": program.suppress_first}
-    given = SearchInputs(**_alone(options), edits=_EDITS, **constants)
+    given = SearchInputs(**_alone(options), edits=_EDITS, default=program.prefix, suppress_first=program.suppress_first)
     result, heads = emit_search(emitter, decoder, given, program.longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
@@ -196,7 +195,7 @@ def _continuing(
     """A model that continues a stream; `last` is its own input."""
     emitter, decoder = _emitter(program, weights), program.decoder
     options = _options(emitter, program.sampling, decoder.written)
-    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS)
+    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS, suppress_first=())
     tokens, after = emit(emitter, decoder, given, last[0])
     moving = moving_types(decoder)
     outputs = [(emitter.op("Identity", tokens, name=STREAMED), Type("int64", (Axis("steps"), Axis("batch"))))]
@@ -216,7 +215,7 @@ def refill_models(program: Program, rows: Program, weights: Initializers) -> dic
         **_options(emitter, program.sampling, decoder.written),
         "max_new_tokens": Type("int64", (Axis("batch"),)),
     }
-    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS)
+    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS, suppress_first=())
     tokens, scores, after = emit_refill(emitter, decoder, reading, given, COUNT)
     types, steps = after_types(decoder), (Axis("steps"), Axis("batch"))
     outputs = [
@@ -248,8 +247,9 @@ def refill_search_models(program: Program, rows: Program, weights: Initializers)
         join.bind(value, value.name)
     options = {**_options(join, program.search, decoder.written), PREFIX: join.default_tokens(PREFIX)}
     none = dict.fromkeys((PHRASES, AUTOMATON, NEEDS, START), "")
-    constants = {"default": program.prefix, "suppress_first": program.suppress_first}
-    given = SearchInputs(**_alone(options), **none, edits=_EDITS, **constants)
+    given = SearchInputs(
+        **_alone(options), **none, edits=_EDITS, default=program.prefix, suppress_first=program.suppress_first
+    )
     found, types = emit_join(join, decoder, given, program.longest), joined_types(decoder)
     outputs = [(join.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in found.items()]
     inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]

@@ -1,0 +1,218 @@
+"""Reads Whisper as CTranslate2 stores it, as the folder of Hugging Face that it was made from."""
+
+import re
+import struct
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from xformc.compiler.spec.tree import Scalar
+from xformc.errors import UserError
+from xformc.format.manifest import TOKENIZER_BYTES
+from xformc.imports.checkpoint import Array, Stored
+from xformc.imports.family import find_family, load_family
+from xformc.imports.json_file import read_json
+from xformc.imports.origin import Origin, Reader
+from xformc.imports.origins.ctranslate2_files import VERSION, read_binary
+from xformc.imports.tokenizers import find_tokenizer
+
+MODEL, CONFIG, FAMILY, CLASS = "model.bin", "config.json", "whisper", b"WhisperSpec\0"
+VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
+START, END, SILENT = "<|startoftranscript|>", "<|endoftext|>", "<|notimestamps|>"
+ENGLISH_ONLY = 51864
+"""The number of tokens of the models without languages, which write English."""
+
+_RENAMED: Mapping[str, str] = {
+    "layer_norm/gamma": "layer_norm.weight",
+    "layer_norm/beta": "layer_norm.bias",
+    "self_attention/layer_norm/gamma": "self_attn_layer_norm.weight",
+    "self_attention/layer_norm/beta": "self_attn_layer_norm.bias",
+    "attention/layer_norm/gamma": "encoder_attn_layer_norm.weight",
+    "attention/layer_norm/beta": "encoder_attn_layer_norm.bias",
+    "ffn/layer_norm/gamma": "final_layer_norm.weight",
+    "ffn/layer_norm/beta": "final_layer_norm.bias",
+    "ffn/linear_0/weight": "fc1.weight",
+    "ffn/linear_0/bias": "fc1.bias",
+    "ffn/linear_1/weight": "fc2.weight",
+    "ffn/linear_1/bias": "fc2.bias",
+    "embeddings/weight": "embed_tokens.weight",
+    "position_encodings/encodings": "embed_positions.weight",
+    "conv1/weight": "conv1.weight",
+    "conv1/bias": "conv1.bias",
+    "conv2/weight": "conv2.weight",
+    "conv2/bias": "conv2.bias",
+}
+"""The names of a layer's or a side's tensors, and those in Hugging Face's folder."""
+
+_MAPS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "self_attention/linear_0": ("self_attn", ("q_proj", "k_proj", "v_proj")),
+    "self_attention/linear_1": ("self_attn", ("out_proj",)),
+    "attention/linear_0": ("encoder_attn", ("q_proj",)),
+    "attention/linear_1": ("encoder_attn", ("k_proj", "v_proj")),
+    "attention/linear_2": ("encoder_attn", ("out_proj",)),
+}
+"""The maps of attention, of which CTranslate2 stores several as one, and their names in Hugging Face's folder."""
+
+_OPTIONS: Mapping[str, int] = {
+    "decoder/activation": 3,  # GELU by the error function
+    "decoder/pre_norm": 1,
+    "decoder/alibi": 0,
+    "decoder/scale_embeddings": 0,
+    "decoder/start_from_zero_embedding": 0,
+}
+"""The numbers of every Whisper."""
+
+_KEY = "k_proj"
+"""The map without a bias: CTranslate2 stores zeros."""
+
+_LAYER = re.compile(r"layer_(\d+)/(.+)")
+
+
+def _reads(path: Path) -> bool:
+    """Whether there is a model.bin whose class is Whisper's."""
+    file = path / MODEL if path.is_dir() else path
+    if file.name != MODEL or not file.is_file():
+        return False
+    with file.open("rb") as opened:
+        start = opened.read(64)
+    if len(start) < 6:
+        return False
+    version, length = struct.unpack_from("<IH", start)
+    return 1 <= version <= VERSION and start[6 : 6 + length] == CLASS
+
+
+def _read(path: Path, table: Path | None) -> Origin:
+    folder = path if path.is_dir() else path.parent
+    place = str(folder / MODEL)
+    binary, config = read_binary(folder / MODEL), _config(folder)
+    numbers, tensors = binary.numbers(), _tensors(binary.tensors(), place)
+    values: dict[str, Scalar] = {"model_type": FAMILY, **_sizes(tensors, place), **_tokens(folder, tensors, place)}
+    for side in ("encoder", "decoder"):
+        values[f"{side}_attention_heads"] = numbers.get(f"{side}/num_heads")
+    for key, name in (("suppress_tokens", "suppress_ids"), ("begin_suppress_tokens", "suppress_ids_begin")):
+        values |= {f"{key}.{index}": token for index, token in enumerate(_ids(config, name, folder))}
+    _check_options(numbers, place)
+    family = find_family(FAMILY) if table is None else load_family(table)
+    return Origin(place, values, family, lambda _: tensors, find_tokenizer(folder))
+
+
+def _config(folder: Path) -> Mapping[str, object]:
+    content: object = read_json(folder / CONFIG, TOKENIZER_BYTES, "options of CTranslate2", lambda found: found)
+    if not isinstance(content, dict):
+        raise UserError("must be a mapping", place=str(folder / CONFIG))
+    return cast(Mapping[str, object], content)
+
+
+def _ids(config: Mapping[str, object], name: str, folder: Path) -> list[int]:
+    listed: object = config.get(name, [])
+    items = cast(list[object], listed) if isinstance(listed, list) else [None]
+    ids = [item for item in items if isinstance(item, int) and not isinstance(item, bool) and item >= 0]
+    if len(ids) < len(items):
+        raise UserError(f"{name} must be a list of token ids", place=str(folder / CONFIG))
+    return ids
+
+
+def _check_options(numbers: Mapping[str, int | float], place: str) -> None:
+    """Raises: UserError for numbers that say another computation than Whisper's."""
+    wrong = [f"{name} is {numbers[name]:g}" for name, usual in _OPTIONS.items() if numbers.get(name, usual) != usual]
+    if wrong:
+        raise UserError(f"is no Whisper as it is published: {', '.join(wrong)}", place=place)
+
+
+def _sizes(tensors: Mapping[str, Stored], place: str) -> dict[str, Scalar]:
+    """What the shapes say, by the keys of a config. Raises: UserError if a tensor that says it is not there."""
+
+    def shape(name: str, axes: int) -> tuple[int, ...]:
+        if name not in tensors or len(tensors[name].shape) != axes:
+            raise UserError(f"has no {name} of {axes} axes", place=place)
+        return tensors[name].shape
+
+    layers = {side: {name.split(".")[2] for name in tensors if name.startswith(f"{side}.layers.")} for side in SIDES}
+    vocabulary, width = shape("decoder.embed_tokens.weight", 2)
+    return {
+        "vocab_size": vocabulary,
+        "d_model": width,
+        "num_mel_bins": shape("encoder.conv1.weight", 3)[1],
+        "max_source_positions": shape("encoder.embed_positions.weight", 2)[0],
+        "max_target_positions": shape("decoder.embed_positions.weight", 2)[0],
+        "encoder_ffn_dim": shape("encoder.layers.0.fc1.weight", 2)[0],
+        "decoder_ffn_dim": shape("decoder.layers.0.fc1.weight", 2)[0],
+        **{f"{side}_layers": len(found) for side, found in layers.items()},
+        **_SEARCH,
+    }
+
+
+SIDES = ("encoder", "decoder")
+_SEARCH: Mapping[str, Scalar] = {"num_beams": 5, "early_stopping": True, "length_penalty": 1.0}
+"""CTranslate2's defaults for Whisper, by the keys of a config."""
+
+
+def _tokens(folder: Path, tensors: Mapping[str, Stored], place: str) -> dict[str, Scalar]:
+    """The special tokens by the keys of a config. Raises: UserError for a vocabulary that lacks one."""
+    names, size = _vocabulary(folder), tensors["decoder.embed_tokens.weight"].shape[0]
+    missing = [name for name in (START, END, SILENT) if name not in names]
+    if missing or len(names) != size:
+        what = f"lacks {', '.join(missing)}" if missing else f"has {len(names):,} tokens, and the model {size:,}"
+        raise UserError(f"its vocabulary {what}", place=place)
+    found: dict[str, Scalar] = {"decoder_start_token_id": names.index(START), "eos_token_id": names.index(END)}
+    if size == ENGLISH_ONLY:
+        found |= {"forced_decoder_ids.0.0": 1, "forced_decoder_ids.0.1": names.index(SILENT)}
+    return found
+
+
+def _vocabulary(folder: Path) -> list[str]:
+    """The tokens by id. Raises: UserError if there is no file of them."""
+    path = next((folder / name for name in VOCABULARIES if (folder / name).is_file()), None)
+    if path is None:
+        raise UserError(f"there is neither {' nor '.join(VOCABULARIES)}", place=str(folder))
+    if path.suffix == ".json":
+        content: object = read_json(path, TOKENIZER_BYTES, "a vocabulary", lambda found: found)
+        items = cast(list[object], content) if isinstance(content, list) else []
+        names = [item for item in items if isinstance(item, str)]
+        if not names or len(names) < len(items):
+            raise UserError("must be a list of tokens", place=str(path))
+        return names
+    if path.stat().st_size > TOKENIZER_BYTES:
+        raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(path))
+    return path.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n")
+
+
+def _tensors(stored: Mapping[str, Stored], place: str) -> dict[str, Stored]:
+    """The tensors under the names of Hugging Face's folder. Raises: UserError for one that Whisper has not."""
+    found: dict[str, Stored] = {}
+    for name, one in stored.items():
+        side, _, rest = name.partition("/")
+        layer = _LAYER.fullmatch(rest)
+        start, inner = (f"{side}.layers.{layer[1]}", layer[2]) if layer else (side, rest)
+        module, _, kind = inner.rpartition("/")
+        if module in _MAPS:
+            owner, maps = _MAPS[module]
+            parts = _parts(one, len(maps), place)
+            found |= {f"{start}.{owner}.{own}.{kind}": part for own, part in zip(maps, parts, strict=True)}
+        elif inner in _RENAMED:
+            found[f"{start}.{_RENAMED[inner]}"] = one
+        elif name not in ("decoder/projection/weight", "decoder/alignment_heads"):
+            raise UserError(f"has a tensor that Whisper has not: {name[:100]}", place=place)
+    for name in [name for name in found if name.endswith(f"{_KEY}.bias")]:
+        if np.any(found.pop(name).read()):
+            raise UserError(f"{name} is not 0, as Whisper's is", place=place)
+    return found
+
+
+def _parts(one: Stored, count: int, place: str) -> list[Stored]:
+    """The tensors that are stored as one, a part of the rows each."""
+    rows, rest = divmod(one.shape[0], count)
+    if rest:
+        raise UserError(f"{one.name[:100]} has {one.shape[0]} rows, which are no {count} maps", place=place)
+    shape = (rows, *one.shape[1:])
+    return [Stored(one.name, shape, one.kind, partial(_rows, one, part * rows, rows)) for part in range(count)]
+
+
+def _rows(one: Stored, first: int, count: int) -> Array:
+    return one.read()[first : first + count]
+
+
+READER = Reader(_reads, _read)
