@@ -79,14 +79,15 @@ class OneOf(Section):
 
 
 class Tokenizer(Section):
-    """How text is split into tokens. `shared`: all token inputs have one vocabulary.
+    """How text is split into tokens: into pieces, words, characters, or the bytes of UTF-8, which need no training and
+    keep every text as it is. `shared`: all token inputs have one vocabulary.
 
     With `sampling`, each epoch of the training text is split anew at random: of `bpe`, this part of the merges is left
     out (Provilkov et al. 2020); of `unigram`, it is the exponent of the probabilities (Kudo 2018). `symbols` are tokens
     of their own wherever they stand, such as tags; a run that starts from another one appends those that are new.
     """
 
-    kind: Literal["bpe", "unigram", "word", "char"] = "bpe"
+    kind: Literal["bpe", "unigram", "word", "char", "byte"] = "bpe"
     shared: bool = True
     sampling: Share | None = None
     symbols: list[Symbol] = Field(default_factory=list[Symbol], max_length=10_000)

@@ -15,13 +15,14 @@ from xformc.files import atomic_write
 from xformc.format.names import TOKENIZER
 from xformc.format.tokens import BEGIN, END, PAD, SPECIAL, UNKNOWN, SpecialTokens
 from xformc.runtime.lines import LINE_BYTES
+from xformc.trainer.data.byte_vocabulary import byte_model
 
-Kind = Literal["bpe", "unigram", "word", "char"]
+Kind = Literal["bpe", "unigram", "word", "char", "byte"]
 SUFFIXES = (".model", ".json")
 """The files of vocabularies: SentencePiece models, or those of the library tokenizers."""
 
-WHOLE_VOCABULARY = ("word", "char")
-"""The kinds that take every piece of the text, up to the vocabulary's size; so it may be smaller than the spec's."""
+WHOLE_VOCABULARY = ("word", "char", "byte")
+"""The kinds whose pieces follow from the text or are the same for all, so that they may be fewer than the spec says."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,8 @@ def train_vocabulary(
     sentences: Sequence[str], size: int, *, kind: Kind, of: str, symbols: Sequence[str] = ()
 ) -> Vocabulary:
     """Train one SentencePiece model of `size` pieces, or at most `size` for WHOLE_VOCABULARY; see `train_tokenizer`."""
+    if kind == "byte":
+        return Vocabulary(byte_model(size, symbols))
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
