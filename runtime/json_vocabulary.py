@@ -33,9 +33,10 @@ class JsonVocabulary:
         self.special = special
         most = max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
         self._beyond = size if most >= size and self._passes_through() else None
-        if most >= size and self._beyond is None:
+        self._before, self._after = self._template(str(path))
+        most = max([*self._before, *self._after, most if self._beyond is None else -1])
+        if most >= size:
             raise UserError(f"has the id {most:,}; the engine's vocabulary has {size:,} tokens", place=str(path))
-        self._before, self._after = self._template()
 
     def encode(self, text: str) -> list[int]:
         """See `Vocabulary`."""
@@ -84,10 +85,15 @@ class JsonVocabulary:
         known = unknown is not None and self._tokenizer.token_to_id(unknown) == self.special.unknown
         return known and bool(getattr(model, "end_of_word_suffix", None))
 
-    def _template(self) -> tuple[list[int], list[int]]:
-        """The special tokens before and after a text."""
-        bare = self._tokenizer.encode("a", add_special_tokens=False).ids
-        whole = self._tokenizer.encode("a", add_special_tokens=True).ids
+    def _template(self, place: str) -> tuple[list[int], list[int]]:
+        """The special tokens before and after a text. Raises: UserError if the file contradicts itself."""
+        try:
+            bare = self._tokenizer.encode("a", add_special_tokens=False).ids
+            whole = self._tokenizer.encode("a", add_special_tokens=True).ids
+        except BaseException as error:  # the library panics, which is no Exception
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            raise UserError(f"not a tokenizer.json: {' '.join(str(error).split())[:200]}", place=place) from error
         for start in range(len(whole) - len(bare) + 1):
             if len(whole) > len(bare) and whole[start : start + len(bare)] == bare:
                 return whole[:start], whole[start + len(bare) :]
