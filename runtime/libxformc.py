@@ -141,12 +141,13 @@ class CppEngine:
         return found
 
     def encode(self, name: str, text: str) -> list[int]:
-        """Return the ids of a text of the input `name`, with the end token."""
+        """Return the ids of a text of the input `name`, with its special tokens."""
         count, data = c_size_t(), _data(text)
-        capacity = len(data) + 2
-        ids = (c_int64 * capacity)()
-        self._call("encode", self._engine, name.encode(), _Text(data, len(data)), ids, c_size_t(capacity), byref(count))
-        return list(ids[: count.value])
+        given = (self._engine, name.encode(), _Text(data, len(data)))
+        self._call("encode", *given, None, c_size_t(0), byref(count))
+        ids = (c_int64 * count.value)()
+        self._call("encode", *given, ids, count, byref(count))
+        return list(ids)
 
     def decode(self, name: str, ids: Sequence[int]) -> str:
         """Return the text of ids of the input `name`."""

@@ -131,9 +131,9 @@ bool read_value(const std::vector<xformc::Value>& values, size_t result, xformc_
                             found.labels.data(), found.per_row.data(), found.labels.size()});
 }
 
-xformc_input described(const xformc::Input& input) {
+xformc_input described(const xformc::Engine& engine, const xformc::Input& input) {
   return {input.name.c_str(), input.kind_name(), input.vocabulary, input.longest.value_or(0),
-          xformc::is_readable(input.tokenizer)};
+          engine.has_tokenizer(input.name)};
 }
 
 xformc_hypothesis described(const Hypothesis& one) {
@@ -326,7 +326,7 @@ size_t xformc_engine_label_count(const xformc_engine* engine) {
 
 bool xformc_engine_input(const xformc_engine* engine, size_t index, xformc_input* input) {
   if (index >= xformc_engine_input_count(engine) || input == nullptr) return false;
-  *input = described(engine->engine.manifest().inputs[index]);
+  *input = described(engine->engine, engine->engine.manifest().inputs[index]);
   return true;
 }
 
@@ -341,7 +341,7 @@ size_t xformc_engine_given_input_count(const xformc_engine* engine) {
 
 bool xformc_engine_given_input(const xformc_engine* engine, size_t index, xformc_input* input) {
   if (index >= xformc_engine_given_input_count(engine) || input == nullptr) return false;
-  *input = described(engine->engine.manifest().given[index]);
+  *input = described(engine->engine, engine->engine.manifest().given[index]);
   return true;
 }
 
@@ -358,7 +358,7 @@ bool xformc_engine_result(const xformc_engine* engine, size_t index, xformc_resu
   const xformc::DeclaredResult& found = engine->engine.manifest().results[index];
   const char* positions = found.positions.empty() ? nullptr : found.positions.c_str();
   return fill_known(result, {sizeof *result, found.name.c_str(), found.kind_name(), positions, found.labels.size(),
-                             found.several, xformc::is_readable(found.tokenizer)});
+                             found.several, engine->engine.has_tokenizer(found.name)});
 }
 
 const char* xformc_engine_result_label(const xformc_engine* engine, size_t index, size_t label) {

@@ -99,6 +99,12 @@ void check_target(const std::string& place, const Manifest& manifest) {
                        "run it with xformc's Python runtime, or build it with --target native, cpu or portable");
 }
 
+// The error of a text whose tokenizer this library lacks.
+Failure unread(const std::string& lacking, const Manifest& manifest) {
+  return invalid_argument("this library does not read the tokenizer of " + manifest.name + ": it has " + lacking, "",
+                          "run the engine with xformc's Python runtime, or give token ids");
+}
+
 // A call that runs, as its xformc_cancel knows it.
 class Running {
  public:
@@ -148,7 +154,7 @@ Engine::Engine(const std::string& folder, const xformc_load_options& options) {
   check_target(folder, manifest_);
   session_ = std::make_unique<Session>(options.onnxruntime == nullptr ? "" : options.onnxruntime,
                                        model_files(path, manifest_), threads, workers, manifest_.target == "native");
-  tokenizer_ = load_tokenizer(path, manifest_);
+  tokenizer_ = load_tokenizer(path, manifest_, lacking_);
   const bool samples = manifest_.decoding() == Decoding::sample;
   const Edits& edits = samples ? manifest_.sampling.edits : manifest_.search.edits;
   for (const int64_t id : edits.suppress_tokens.value_or(Ids())) suppressed_.push_back({id, {nullptr, 0}});
@@ -157,6 +163,7 @@ Engine::Engine(const std::string& folder, const xformc_load_options& options) {
 const Vocabulary& Engine::vocabulary(const std::string& input) const {
   const auto found = tokenizer_.find(input);
   if (found != tokenizer_.end()) return *found->second;
+  if (const auto lacking = lacking_.find(input); lacking != lacking_.end()) throw unread(lacking->second, manifest_);
   throw invalid_argument("the engine " + manifest_.name + " has no tokenizer for an input '" + input + "'");
 }
 
@@ -341,10 +348,8 @@ void Engine::check_texts(const std::vector<Input>& inputs) const {
     if (input.rate > 0) continue;  // a file
     if (input.kind != Kind::tokens) others.push_back(input.name);
     tokenized = tokenized && !input.tokenizer.empty();
-    if (!input.tokenizer.empty() && !is_readable(input.tokenizer)) {
-      throw invalid_argument(
-          "this library reads SentencePiece models only, and " + manifest_.name + " has " + input.tokenizer, "",
-          "run the engine with xformc's Python runtime, or give token ids");
+    if (const auto lacking = lacking_.find(input.name); lacking != lacking_.end()) {
+      throw unread(lacking->second, manifest_);
     }
   }
   if (!others.empty()) {

@@ -44,7 +44,10 @@ class Engine {
   // The tokens that the engine suppresses unless a call says otherwise.
   const std::vector<xformc_token>& suppressed() const { return suppressed_; }
 
-  // Throws Failure if the input has no tokenizer.
+  // Whether the input or the result of this name has a tokenizer that the library reads.
+  bool has_tokenizer(const std::string& name) const { return tokenizer_.count(name) != 0; }
+
+  // Throws Failure if the input has no such tokenizer.
   const Vocabulary& vocabulary(const std::string& input) const;
 
   // The task of one call. Throws Failure if it is not the engine's, or for invalid options.
@@ -89,6 +92,7 @@ class Engine {
   Manifest manifest_;
   std::unique_ptr<Session> session_;
   Tokenizer tokenizer_;
+  Lacking lacking_;
   std::vector<xformc_token> suppressed_;
   Log log_;
   int process_;

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <iterator>
 
+#include "unicode_tables.h"
+
 namespace xformc {
 namespace {
 
@@ -27,7 +29,76 @@ bool within(const Range (&ranges)[N], char32_t character) {
                      [=](const Range& range) { return range.first <= character && character <= range.last; });
 }
 
+// Whether a table of ranges in ascending order has the character.
+template <size_t N>
+bool in_table(const char32_t (&table)[N][2], char32_t character) {
+  const auto after = std::upper_bound(std::begin(table), std::end(table), character,
+                                      [](char32_t one, const char32_t (&range)[2]) { return one < range[0]; });
+  return after != std::begin(table) && character <= (*std::prev(after))[1];
+}
+
+// The size of the longest beginning of a character at `at`, in bytes that are no character.
+size_t beginning(std::string_view bytes, size_t at) {
+  const auto byte = [&](size_t index) { return static_cast<unsigned char>(bytes[index]); };
+  const unsigned char first = byte(at);
+  if (first < 0xc2 || first > 0xf4) return 1;
+  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  // The second byte rules out overlong forms, surrogates, and what is beyond Unicode.
+  const unsigned char low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
+  const unsigned char high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
+  size_t size = 1;
+  while (size < length && at + size < bytes.size()) {
+    const unsigned char next = byte(at + size);
+    if (next < (size == 1 ? low : 0x80) || next > (size == 1 ? high : 0xbf)) break;
+    ++size;
+  }
+  return size;
+}
+
 }  // namespace
+
+bool is_letter(char32_t character) {
+  if (character < 0x80) return (character | 0x20) >= 'a' && (character | 0x20) <= 'z';
+  return in_table(LETTERS, character);
+}
+
+bool is_number(char32_t character) {
+  if (character < 0x80) return character >= '0' && character <= '9';
+  return in_table(NUMBERS, character);
+}
+
+bool is_white_space(char32_t character) { return in_table(WHITE_SPACE, character); }
+
+void append_character(char32_t character, std::string& text) {
+  const auto add = [&](char32_t byte) { text += static_cast<char>(byte); };
+  if (character < 0x80) return add(character);
+  if (character < 0x800) {
+    add(0xc0 | character >> 6);
+  } else {
+    if (character < 0x10000) {
+      add(0xe0 | character >> 12);
+    } else {
+      add(0xf0 | character >> 18);
+      add(0x80 | (character >> 12 & 0x3f));
+    }
+    add(0x80 | (character >> 6 & 0x3f));
+  }
+  add(0x80 | (character & 0x3f));
+}
+
+std::string lossy_utf8(std::string_view bytes) {
+  std::string text;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t begin = at;
+    if (next_character(bytes, at) != NO_CHARACTER) {
+      text.append(bytes, begin, at - begin);
+    } else {
+      text += "\xef\xbf\xbd";
+      at = begin + beginning(bytes, begin);
+    }
+  }
+  return text;
+}
 
 char32_t next_character(std::string_view text, size_t& position) {
   const auto byte = [&](size_t at) { return static_cast<unsigned char>(text[at]); };

@@ -13,6 +13,17 @@ constexpr char32_t NO_CHARACTER = 0xffffffff;
 // that are not UTF-8.
 char32_t next_character(std::string_view text, size_t& position);
 
+// Appends a character's bytes.
+void append_character(char32_t character, std::string& text);
+
+// The text of bytes that may not be UTF-8: U+FFFD for each longest beginning of a character, and for each other byte.
+std::string lossy_utf8(std::string_view bytes);
+
+// Unicode's letters, numbers and white space, as the package tokenizers has them; Python's spaces are a few more.
+bool is_letter(char32_t character);
+bool is_number(char32_t character);
+bool is_white_space(char32_t character);
+
 // Whether the text is UTF-8 without surrogates and overlong forms.
 bool is_utf8(std::string_view text);
 

@@ -16,26 +16,19 @@ std::vector<std::string> words_of(const std::string& text) {
 }  // namespace
 
 std::vector<Words> read_words(const Vocabulary& vocabulary, std::string_view text, int64_t count) {
-  std::string whole;
-  std::vector<size_t> token_ends;
-  for (const std::string& piece : vocabulary.spelled(text)) {
-    whole += piece;
-    token_ends.push_back(whole.size());
-  }
+  const auto [whole, spans] = vocabulary.spelled(text);
   std::vector<size_t> begins, ends;  // of words
   for (const std::string_view word : split_words(whole)) {
     begins.push_back(static_cast<size_t>(word.data() - whole.data()));
     ends.push_back(begins.back() + word.size());
   }
-  std::vector<Words> found;
-  size_t begin = 0;
-  for (const size_t end : token_ends) {
+  std::vector<Words> found(vocabulary.before().size(), {0, 0});
+  for (const auto& [begin, end] : spans) {
     const int64_t first = std::upper_bound(ends.begin(), ends.end(), begin) - ends.begin();
     const int64_t last = std::lower_bound(begins.begin(), begins.end(), end) - begins.begin();
     found.push_back(first < last ? Words{first, last} : Words{0, 0});
-    begin = end;
   }
-  found.emplace_back(0, 0);  // the end token
+  found.resize(found.size() + vocabulary.after().size(), {0, 0});
   if (static_cast<int64_t>(found.size()) > count) found.erase(found.begin() + (count - 1), found.end() - 1);
   return found;
 }

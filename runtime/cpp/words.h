@@ -5,14 +5,14 @@
 #include <utility>
 #include <vector>
 
-#include "tokenizer.h"
+#include "vocabulary.h"
 
 namespace xformc {
 
 // The words of a token: the first, counted from 0, and the one after the last. Both are equal if it has none.
 using Words = std::pair<int64_t, int64_t>;
 
-// The words of the tokens of a text that is read, its end token included, of which there may be too many: then it has
+// The words of the tokens of a text that is read, its special tokens included, of which there may be too many: then it has
 // been cut before its end token.
 std::vector<Words> read_words(const Vocabulary& vocabulary, std::string_view text, int64_t count);
 

@@ -6,7 +6,7 @@ runtime can be tested without the compiler, on any machine. They are kept in eng
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +26,7 @@ from tests.conformance.tales import (
     PROMPT_OF_TALES,
     TALES,
 )
+from tests.conformance.vocabularies import byte_pairs, codes
 from tests.sounds import wav
 from xformc.format.interfaces import RESULTS
 
@@ -372,7 +373,11 @@ def main() -> None:
     _write("format_2", _old_model(), {**_described("translation", ids, defaults=OLD_DEFAULTS), "format": 2})
     _write("format_1", _old_model(), _FORMAT_1)
     _write("generate", _model(GENERATE, SAMPLING), _described("language_model", {"text": _text()}, defaults=SAMPLING))
-    _write_tales()
+    _write_tales("tales", _text(), [5, 7])
+    _write_tales("bytes", {**_text(), "vocabulary": 271, "tokenizer": "tokenizer.json"}, [])
+    sides_of_codes = {side: {**_text(), "vocabulary": 40, "tokenizer": "tokenizer.json"} for side in sides}
+    coded = _described("translation", sides_of_codes, defaults=DEFAULTS)
+    _write("codes", copy_model(), coded, {"alignments.onnx": _model(ATTENTION)})
     aligned = _described("translation", {side: _text() for side in sides}, defaults=DEFAULTS)
     _write("aligned", copy_model(), aligned, {"alignments.onnx": _model(ATTENTION)})
     labels = {"labels": ["north", "east", "south", "west"]}
@@ -430,9 +435,9 @@ def _write_judged(inputs: Mapping[str, object], joined: Mapping[str, object]) ->
     _write("judged", model, described, {"results.onnx": _model(OF_JOINED)})
 
 
-def _write_tales() -> None:
+def _write_tales(name: str, text: Mapping[str, object], suppressed: Sequence[int]) -> None:
     defaults = {**SAMPLING, **EDIT_DEFAULTS}
-    described = _described("language_model", {"text": _text()}, defaults={**defaults, "suppress_tokens": [5, 7]})
+    described = _described("language_model", {"text": text}, defaults={**defaults, "suppress_tokens": suppressed})
     model, following = _model(TALES, defaults), _model(CONTINUE_OF_TALES)
     _set_default(model, "suppress_tokens", np.zeros(0, np.int64))
     first = _model(PROMPT_OF_TALES)
@@ -441,7 +446,7 @@ def _write_tales() -> None:
             names[:] = [name.replace("step_", "step/") for name in names]
         for value in (*one.graph.input, *one.graph.output):
             value.name = value.name.replace("step_", "step/")
-    _write("tales", model, described, {"prompt.onnx": first, "continue.onnx": following})
+    _write(name, model, described, {"prompt.onnx": first, "continue.onnx": following})
 
 
 def write_sounds() -> None:
@@ -575,6 +580,9 @@ def _write(
     folder.mkdir(parents=True)
     for file, content in {"model.onnx": model, **others}.items():
         onnx.save(content, folder / file)
+    if '"tokenizer.json"' in json.dumps(manifest):
+        content = codes() if name == "codes" else byte_pairs()
+        (folder / "tokenizer.json").write_text(json.dumps(content, ensure_ascii=False))
     if '"tokenizer.model"' in json.dumps(manifest):
         # Only one has the normalization of real engines, whose table is 240 kB.
         rule = "nmt_nfkc" if name == "copy" else "identity"

@@ -1,0 +1,286 @@
+#include "json_vocabulary.h"
+
+#include <algorithm>
+#include <array>
+
+#include "failure.h"
+#include "normal_form.h"
+#include "numbers.h"
+#include "unicode.h"
+
+namespace xformc {
+namespace {
+
+using Span = std::pair<size_t, size_t>;
+
+bool is_shown(int byte) {
+  return (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || (byte >= 0xae && byte <= 0xff);
+}
+
+// The character that stands for each byte in pieces of bytes (Radford et al. 2019): itself, or one from 256 on.
+const std::array<char32_t, 256>& shown_bytes() {
+  static const auto characters = [] {
+    std::array<char32_t, 256> found{};
+    char32_t next = 256;
+    for (int byte = 0; byte < 256; ++byte) found[byte] = is_shown(byte) ? static_cast<char32_t>(byte) : next++;
+    return found;
+  }();
+  return characters;
+}
+
+// The bytes that a piece stands for; those of its own text if one of its characters stands for none.
+std::string bytes_of(const std::string& piece) {
+  static const auto bytes = [] {
+    std::unordered_map<char32_t, char> found;
+    for (int byte = 0; byte < 256; ++byte) found.emplace(shown_bytes()[byte], static_cast<char>(byte));
+    return found;
+  }();
+  std::string text;
+  for (size_t at = 0; at < piece.size();) {
+    const auto found = bytes.find(next_character(piece, at));
+    if (found == bytes.end()) return piece;
+    text += found->second;
+  }
+  return text;
+}
+
+std::string shown(std::string_view word) {
+  std::string text;
+  for (const char byte : word) append_character(shown_bytes()[static_cast<unsigned char>(byte)], text);
+  return text;
+}
+
+// Whether a byte is of a character that began before it.
+bool is_inside(char byte) { return (byte & 0xc0) == 0x80; }
+
+size_t characters_of(std::string_view text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char byte) { return !is_inside(byte); }));
+}
+
+// The numbers of spaces that a piece begins and ends with, as text or as bytes.
+std::pair<size_t, size_t> spaces_of(const std::string& piece) {
+  size_t before = 0, after = 0, count = 0;
+  for (size_t at = 0; at < piece.size(); ++count) {
+    const char32_t character = next_character(piece, at);
+    const bool space = character == shown_bytes()[' '] || is_white_space(character);
+    if (space && before == count) ++before;
+    after = space ? after + 1 : 0;
+  }
+  return {before, after};
+}
+
+std::string replaced(std::string_view text, const std::string& from, const std::string& to) {
+  std::string found;
+  size_t at = 0;
+  for (size_t next; (next = text.find(from, at)) != std::string::npos; at = next + from.size()) {
+    found.append(text, at, next - at).append(to);
+  }
+  return found.append(text, at, text.size() - at);
+}
+
+// Adds the parts of a span that are runs of one kind; `alone` ones are runs of one character, and `dropped` ones none.
+template <typename Is>
+void cut_runs(std::string_view text, Span span, Is is, bool alone, bool dropped, std::vector<Span>& parts) {
+  size_t begin = span.first;
+  bool inside = false;  // a run of characters of the kind
+  for (size_t at = span.first; at < span.second;) {
+    const size_t here = at;
+    const bool found = is(next_character(text, at));
+    if (here > begin && (found != inside || (found && alone))) {
+      if (!inside || !dropped) parts.emplace_back(begin, here);
+      begin = here;
+    }
+    inside = found;
+  }
+  if (span.second > begin && (!inside || !dropped)) parts.emplace_back(begin, span.second);
+}
+
+void cut(std::string_view text, Span span, const Cut& how, std::vector<Span>& parts) {
+  switch (how.kind) {
+    case Cut::pattern: {
+      const std::string_view whole = text.substr(0, span.second);
+      for (size_t at = span.first; at < span.second;) {
+        const size_t end = how.word_end(whole, at);
+        parts.emplace_back(at, end);
+        at = end;
+      }
+      return;
+    }
+    case Cut::digits: return cut_runs(text, span, is_number, true, false, parts);
+    case Cut::runs_of_digits: return cut_runs(text, span, is_number, false, false, parts);
+    case Cut::white_space: return cut_runs(text, span, is_white_space, false, true, parts);
+    case Cut::characters: return cut_runs(text, span, [](char32_t) { return true; }, true, false, parts);
+  }
+}
+
+}  // namespace
+
+JsonVocabulary::JsonVocabulary(const std::filesystem::path& path, int64_t size, SpecialTokens special)
+    : Vocabulary(std::move(special)), file_(read_tokenizer_json(path)), size_(size) {
+  const bool passes = file_.passes_through && special_.unknown && file_.model->unknown == special_.unknown;
+  int64_t largest = passes ? -1 : file_.largest;
+  for (const auto* around : {&file_.before, &file_.after}) {
+    for (const int64_t id : *around) largest = std::max(largest, id);
+  }
+  if (largest >= size) {
+    throw invalid_engine(
+        "has the id " + grouped(largest) + "; the engine's vocabulary has " + grouped(size) + " tokens", path.string());
+  }
+  std::vector<std::pair<std::string, const AddedToken*>> first, second;
+  for (const bool special_ones : {true, false}) {
+    for (const AddedToken& token : file_.added) {
+      if (token.special != special_ones) continue;
+      added_.emplace(token.id, &token);
+      if (token.normalized) {
+        second.emplace_back(rewritten(token.content), &token);
+      } else {
+        first.emplace_back(token.content, &token);
+      }
+    }
+  }
+  first_ = std::make_unique<const AddedTokens>(first);
+  second_ = std::make_unique<const AddedTokens>(second);
+  if (file_.before.empty() && file_.after.empty()) return;
+  before_ = file_.before;
+  after_ = file_.after;
+  if (!encode_open("a").empty()) return;  // the Python runtime finds the place of a text by this one
+  after_.insert(after_.begin(), before_.begin(), before_.end());
+  before_.clear();
+}
+
+std::string JsonVocabulary::rewritten(std::string_view text) const {
+  std::string found(text);
+  for (const Rewrite& one : file_.rewrites) found = one.composes ? composed(found) : replaced(found, one.from, one.to);
+  return found;
+}
+
+JsonVocabulary::Tokens JsonVocabulary::tokens_of(std::string_view text) const {
+  Tokens tokens;
+  std::string& whole = tokens.spelled.text;
+  const auto add = [&](const AddedToken& token, std::string_view found) {
+    tokens.ids.push_back(token.id);
+    tokens.spelled.spans.emplace_back(whole.size(), whole.size() + found.size());
+    whole += found;
+  };
+  for (const Section& section : first_->sections(text)) {
+    const std::string_view given = text.substr(section.begin, section.end - section.begin);
+    if (section.token != nullptr) {
+      add(*section.token, given);
+      continue;
+    }
+    const std::string changed = rewritten(given);
+    for (const Section& part : second_->sections(changed)) {
+      const std::string_view found = std::string_view(changed).substr(part.begin, part.end - part.begin);
+      if (part.token != nullptr) {
+        add(*part.token, found);
+      } else {
+        add_words(found, tokens);
+        whole += found;
+      }
+    }
+  }
+  if (file_.largest >= size_) {
+    for (int64_t& id : tokens.ids) {
+      if (id >= size_) id = *special_.unknown;
+    }
+  }
+  return tokens;
+}
+
+// The tokens of a section without added ones, whose text follows in `spelled`.
+void JsonVocabulary::add_words(std::string_view text, Tokens& tokens) const {
+  const size_t start = tokens.spelled.text.size();
+  const bool spaced = file_.adds_space && !text.empty() && text[0] != ' ';
+  const std::string led = spaced ? " " + std::string(text) : "";
+  if (spaced) text = led;
+  std::vector<Span> words = {{0, text.size()}}, parts;
+  for (const Cut& how : file_.cuts) {
+    parts.clear();
+    for (const Span& word : words) cut(text, word, how, parts);
+    words.swap(parts);
+  }
+  const size_t before = spaced ? 1 : 0;  // the space that is not in the text; its place is that of the next character
+  const auto place = [&](size_t at) { return start + std::max(at, before) - before; };
+  std::vector<Part> found;
+  std::string as_bytes;
+  for (const auto& [begin, end] : words) {
+    std::string_view word = text.substr(begin, end - begin);
+    if (file_.of_bytes) word = as_bytes = shown(word);
+    found.clear();
+    file_.model->encode(word, found);
+    size_t at = begin;
+    for (const Part& part : found) {
+      const size_t size = file_.of_bytes ? characters_of(word.substr(0, part.size)) : part.size;
+      word.remove_prefix(part.size);
+      tokens.ids.push_back(part.id);
+      tokens.spelled.spans.emplace_back(place(at), place(at + size + (at + size == before ? 1 : 0)));
+      at += size;
+    }
+  }
+}
+
+Ids JsonVocabulary::encode_open(std::string_view text) const { return tokens_of(text).ids; }
+
+Spelled JsonVocabulary::spelled(std::string_view text) const {
+  Tokens tokens = tokens_of(text);
+  // A token of some bytes of a character has all of it, as in Python.
+  const std::string& whole = tokens.spelled.text;
+  for (auto& [begin, end] : tokens.spelled.spans) {
+    while (begin > 0 && begin < whole.size() && is_inside(whole[begin])) --begin;
+    while (end < whole.size() && is_inside(whole[end])) ++end;
+  }
+  for (const bool added : file_.trims) trim(tokens, added);
+  return tokens.spelled;
+}
+
+// Leaves the spaces that tokens begin and end with out of their places. The space that was added to the beginning of
+// the text is not there; one that was added later is taken for a character, as in Python.
+void JsonVocabulary::trim(Tokens& tokens, bool added) const {
+  const std::string& whole = tokens.spelled.text;
+  for (size_t i = 0; i < tokens.ids.size(); ++i) {
+    auto& [begin, end] = tokens.spelled.spans[i];
+    auto [before, after] = spaces_of(piece(tokens.ids[i]));
+    if (before > 0 && added && (i == 0 || begin == 0)) --before;
+    for (; before > 0 && begin < end; --before) next_character(whole, begin);
+    for (; after > 0 && begin < end; --after) {
+      do --end;
+      while (is_inside(whole[end]));
+    }
+  }
+}
+
+std::string JsonVocabulary::piece(int64_t id) const {
+  const auto added = added_.find(id);
+  if (added != added_.end()) return added->second->content;
+  const auto found = file_.names.find(id);
+  return found == file_.names.end() ? "" : found->second;
+}
+
+std::string JsonVocabulary::text_of(const Ids& ids) const {
+  std::vector<std::string> pieces;
+  for (const int64_t id : ids) {
+    const auto added = added_.find(id);
+    if (added != added_.end() && added->second->special) continue;
+    const auto named = file_.names.find(id);
+    if (added != added_.end()) {
+      pieces.push_back(added->second->content);
+    } else if (named != file_.names.end()) {
+      pieces.push_back(named->second);
+    }
+  }
+  const Spelling& spelling = file_.spelling;
+  std::string text;
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    const bool last = i + 1 == pieces.size();
+    switch (spelling.kind) {
+      case Spelling::spaced: text.append(i == 0 ? "" : " ").append(pieces[i]); break;
+      case Spelling::bytes: text += bytes_of(pieces[i]); break;
+      case Spelling::word_ends: text += replaced(pieces[i], spelling.from, last ? "" : " "); break;
+      case Spelling::fused: text += pieces[i]; break;
+    }
+  }
+  if (spelling.kind == Spelling::bytes) return lossy_utf8(text);
+  return spelling.kind == Spelling::fused ? replaced(text, spelling.from, spelling.to) : text;
+}
+
+}  // namespace xformc

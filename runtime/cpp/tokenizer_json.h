@@ -1,0 +1,59 @@
+// Reads a tokenizer.json, the format of the package tokenizers, from a file that nobody vouches for.
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "added_tokens.h"
+#include "manifest.h"
+#include "split_patterns.h"
+#include "word_model.h"
+
+namespace xformc {
+
+// What a sound tokenizer.json has and this library lacks: the vocabulary is refused when a text needs it.
+struct Unsupported {
+  std::string what;
+};
+
+// A change of the whole text.
+struct Rewrite {
+  bool composes;         // to Unicode's form C; otherwise
+  std::string from, to;  // each of one by the other
+};
+
+// A step that cuts a text into words.
+struct Cut {
+  enum Kind { pattern, digits, runs_of_digits, white_space, characters } kind;
+  WordEnd word_end = nullptr;  // of a pattern
+};
+
+// How tokens become a text.
+struct Spelling {
+  enum Kind { spaced, bytes, word_ends, fused } kind = spaced;
+  std::string from = {}, to = {};  // the end of a word; what is replaced after the tokens are joined
+};
+
+struct TokenizerJson {
+  std::unique_ptr<WordModel> model;
+  std::unordered_map<int64_t, std::string> names;  // of the model's pieces
+  std::deque<AddedToken> added;
+  std::vector<Rewrite> rewrites;
+  bool adds_space = false;  // before each section that does not begin with one
+  std::vector<Cut> cuts;
+  bool of_bytes = false;  // the characters of words stand for bytes
+  Spelling spelling;
+  std::vector<int64_t> before, after;  // the special tokens of its template
+  std::vector<bool> trims;      // whether the places of tokens lose their spaces, but for one that was added to a text
+  int64_t largest = -1;         // id
+  bool passes_through = false;  // merges may make pieces that the engine's vocabulary lacks, and are unknown there
+};
+
+// Throws Failure for a file that is damaged or contradicts itself, and Unsupported.
+TokenizerJson read_tokenizer_json(const std::filesystem::path& path);
+
+}  // namespace xformc
