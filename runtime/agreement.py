@@ -147,7 +147,10 @@ def _searches(engine: Engine) -> list[dict[str, Any]]:
 
 
 def _texts(engine: Engine, items: Sequence[Any]) -> list[str]:
-    """Return the texts of random ids of the first input, and the odd ones, without those that are too long."""
+    """Return the texts of random ids of the first input, and the odd ones, without those that are too long.
+
+    A language model without a begin token goes on from no empty text.
+    """
     assert engine.tokenizer is not None
     tokenizer, inputs = engine.tokenizer, engine.manifest.given or engine.manifest.inputs
     name = next(iter(inputs))
@@ -157,7 +160,13 @@ def _texts(engine: Engine, items: Sequence[Any]) -> list[str]:
         rows.append(row if not isinstance(item, Mapping) else row[PROMPT] if PROMPT in row else row[name])
     texts = [*(tokenizer.decode(name, [int(one) for one in row]) for row in rows), *ODD_TEXTS]
     longest = min(item.longest or len(max(texts, key=len)) + 2 for item in inputs.values())
-    return [text for text in texts if all(len(tokenizer.encode(one, text)) < longest for one in inputs)]
+    begins = engine.manifest.task != "language_model" or inputs[name].special.begin is not None
+    return [
+        text
+        for text in texts
+        if (begins or tokenizer.encode_open(name, text))
+        and all(len(tokenizer.encode(one, text)) < longest for one in inputs)
+    ]
 
 
 def _arrays(inputs: Mapping[str, Input], rows: Sequence[Row]) -> dict[str, NDArray[Any]]:

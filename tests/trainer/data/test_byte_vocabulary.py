@@ -63,7 +63,7 @@ def test_both_runtimes_keep_texts_and_half_characters(tmp_path: Path) -> None:
     kernel_library()
     folder = make_engine(tmp_path / "engine", copy_model())
     (folder / "tokenizer.model").write_bytes(BYTES.model)
-    manifest = {
+    manifest: dict[str, object] = {
         "format": 3, "xformc": "0.1.0", "name": "bytes", "task": "translation", "target": "portable",
         "precision": "float32", "tokens": {"pad": 0, "unknown": 1, "begin": 2, "end": 3},
         "inputs": {"source": text_input(260), "target": text_input(260)}, "labels": None, "positions": None,
