@@ -173,6 +173,9 @@ def _check_fixed(program: Program) -> None:
             way = "sampling" if samples else "search"
             message = f"--target {program.target} has no {way} with a {option.name}, which decode sets"
             raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
+    if decode.coverage is not None and not samples:
+        message = f"--target {program.target} has no search with coverage, which decode sets"
+        raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
     beside = {"prefix": program.prefix, "suppress_first": program.suppress_first}
     for name in (name for name, tokens in beside.items() if tokens):
         message = f"--target {program.target} has no search with a {name}, which decode sets"

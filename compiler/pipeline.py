@@ -17,6 +17,7 @@ from xformc.compiler.graph.verify import GraphError, verify
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.training import TRAINING_ONLY
 from xformc.compiler.passes.alignment import alignment_graph
+from xformc.compiler.passes.coverage import COVERAGE, with_coverage
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
@@ -28,7 +29,7 @@ from xformc.compiler.passes.share import share
 from xformc.compiler.passes.step import derive_step, with_beam
 from xformc.compiler.passes.tabulate import tabulate
 from xformc.compiler.passes.with_loss import with_loss
-from xformc.compiler.program import Program
+from xformc.compiler.program import SOURCE, Program
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.alignment import chosen_by
@@ -117,7 +118,7 @@ def run_scores(program: Program) -> Program:
 
     It has no beam, but the projection to logits is where the search has it. Raises: as `run_passes`.
     """
-    program = run_passes(program, without=("beam", "candidates"))
+    program = run_passes(program, without=SEARCH)
     if not program.traits.kernels or program.decoding != "search":
         return program
     return replace(program, steps=split_vocabulary(program.decoder, program.precision_of))
@@ -128,7 +129,7 @@ def run_samples(program: Program) -> Program | None:
 
     Its weights have the forms of the search's. Raises: as `run_passes`.
     """
-    return run_passes(program, without=("beam", "candidates")) if program.samples_texts else None
+    return run_passes(program, without=SEARCH) if program.samples_texts else None
 
 
 def run_rows(program: Program) -> Program | None:
@@ -264,6 +265,13 @@ def _derive(program: Program) -> Program:
     return replace(program, steps=replace(steps, vocabularies=vocabularies_of(program.inputs, time)))
 
 
+def _cover(program: Program) -> Program:
+    target = str(program.written)
+    covered = with_coverage(program.graph, str(program.covering), target, SOURCE, program.inputs[SOURCE].special.absent)
+    steps = derive_step(covered, target, beside=COVERAGE)
+    return replace(program, steps=replace(steps, vocabularies=program.decoder.vocabularies))
+
+
 def _is_engine(program: Program) -> bool:
     return program.target is not None
 
@@ -287,7 +295,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "fuse",
         "Replace scaled dot-product attention with one op.",
-        lambda p: replace(p, graph=fuse_attention(p.graph, arranged=not p.traits.kernels)),
+        lambda p: replace(p, graph=fuse_attention(p.graph, arranged=not p.traits.kernels, plain=p.covering)),
     ),
     Pass(
         "hoist",
@@ -331,6 +339,14 @@ PASSES: tuple[Pass, ...] = (
         applies=_decodes,
     ),
     Pass(
+        "coverage",
+        "Carry how much of the source each text has looked at, for the coverage penalty.",
+        _cover,
+        requires=("decoder",),
+        ensures=("decoder",),
+        applies=lambda p: _searches(p) and p.covering is not None,
+    ),
+    Pass(
         "beam",
         "Add the axis beam to the token, the states and all values that depend on them.",
         lambda p: replace(p, steps=with_beam(p.decoder)),
@@ -368,3 +384,6 @@ PASSES: tuple[Pass, ...] = (
 NAMES = tuple(item.name for item in PASSES)
 SHARED, DERIVED = "hoist", "step"
 """The last pass that training and engines share, and the last one that a certificate compares."""
+
+SEARCH = ("coverage", "beam", "candidates")
+"""The passes that only searches need."""

@@ -7,10 +7,14 @@ from typing import Any, cast
 
 from xformc.compiler.graph.graph import Graph, Value, pruned
 from xformc.compiler.graph.timed import outputs_of
+from xformc.compiler.ops.attention_weights import attentions_between
 from xformc.compiler.ops.positions import longest
+from xformc.compiler.passes.alignment import chosen_attention
+from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.results.kind import KINDS, Declared, output_names, positions_of
 from xformc.compiler.spec import Spec
+from xformc.compiler.spec.alignment import chosen_by
 from xformc.compiler.spec.model import sequences_of
 from xformc.compiler.spec.sections import Decode, Sample
 from xformc.format.inputs import Input
@@ -21,6 +25,9 @@ from xformc.format.results import Result
 from xformc.format.search_options import EDITS, OPTIONS, SearchOption, Setting
 from xformc.format.targets import TRAITS, Target, Traits
 from xformc.format.tasks import NAMED, TASKS, Decoding
+
+SOURCE = "source"
+"""The input whose text is translated, in the task translation."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +174,17 @@ class Program:
             *(decode.beam_size, decode.n_best, decode.length_penalty, longest.factor, longest.offset),
             **({} if self.traits.fixed else added(decode, OPTIONS)),
         )
-        return replace(found, prefix_bias=None) if self.prefix else found  # a default prefix is always forced
+        found = replace(found, prefix_bias=None) if self.prefix else found  # a default prefix is always forced
+        return found if self.covering is not None else replace(found, coverage_penalty=None)
+
+    @cached_property
+    def covering(self) -> str | None:
+        """The name of the attention weights whose coverage of the source the search weighs, if the spec asks for it."""
+        if self.target is None or self.traits.fixed or not self.spec.decode.covers or self.decoding != "search":
+            return None
+        _, found = attentions_between(inference(self.spec.graph()), str(self.written), SOURCE)
+        one = chosen_attention(found, chosen_by(self.spec.decode.coverage))
+        return None if one is None else one.value.name
 
     @property
     def controls(self) -> tuple[str, ...]:
@@ -203,9 +220,14 @@ class Program:
 
     @property
     def refills_searches(self) -> bool:
-        """Whether texts may join and leave a batch of searches: translations with kernels, without other results."""
+        """Whether texts may join and leave a batch of searches: translations with kernels, without other results and
+        without coverage."""
         return (
-            self.decoding == "search" and self.task == "translation" and self.traits.kernels and len(self.results) == 1
+            self.decoding == "search"
+            and self.task == "translation"
+            and self.traits.kernels
+            and len(self.results) == 1
+            and self.covering is None
         )
 
     @property

@@ -59,6 +59,8 @@ class SearchArguments(EditArguments, total=False):
     beam_groups: groups of the beam that search one after the other (Vijayakumar et al. 2018); must divide `beam_size`.
     diversity_penalty: is subtracted from the score of a token in a group for each hypothesis of earlier groups that
         goes on with it.
+    coverage_penalty: the weight in the score of a text of how much of the source it has looked at (Wu et al. 2016,
+        equation 14); 0 for none. The spec of the engine must ask for it by `decode: {coverage: ..}`.
 
     Those that edit the scores of tokens are in `EditArguments`.
     """
@@ -76,6 +78,7 @@ class SearchArguments(EditArguments, total=False):
     preset: ByText[Preset]
     beam_groups: int | None
     diversity_penalty: ByText[float]
+    coverage_penalty: ByText[float]
 
 
 class FilterArguments(TypedDict, total=False):
@@ -165,9 +168,13 @@ def _resolve(option: SearchOption, given: object, manifest: Manifest, pieces: Pi
     if value != option.absent:
         raise UserError(
             f"the {'sampling' if manifest.decoding == 'sample' else 'search'} of {manifest.name} has no {name}",
-            hint="rebuild it with `xformc build`; a search on a GPU has none yet",
+            hint=_HINTS.get(name, "rebuild it with `xformc build`; a search on a GPU has none yet"),
         )
     return None
+
+
+_HINTS = {"coverage_penalty": "set decode: coverage in its spec and build it again; a search on a GPU has none yet"}
+"""What to do about an option that an engine lacks, where it is not a new build alone."""
 
 
 def checked_word(name: str, value: object, words: tuple[str, ...]) -> str:

@@ -25,6 +25,9 @@ Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
 Rounds = Generator[NDArray[np.int64], NDArray[np.float32], "Found"]
 """A search: yields the texts of its next round, each a token longer than those before, and is sent their logits."""
 
+Coverage = Callable[[tuple[int, ...]], float]
+"""A text of one source -> its coverage of the source, before the token that follows it."""
+
 Options = ParamSpec("Options")
 
 
@@ -87,7 +90,7 @@ class _Candidate:
     log_probability: np.float32
 
 
-def rounds(
+def rounds(  # noqa: PLR0913 (each is an option)
     positions: int,
     options: SearchOptions,
     longest: int | None = None,
@@ -97,12 +100,14 @@ def rounds(
     phrases: Sequence[Phrase] = (),
     opening: Opening = Opening(),
     language: Language | None = None,
+    coverage: Coverage | None = None,
 ) -> Rounds:
     """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
     `special` has the tokens that begin and end a hypothesis; `prefix` are the tokens that all of them begin with. One
     with an end token is a whole text, which may be shorter than `min_length`. Their scores are not edited. All have the
-    `phrases`, and match the `language` after their prefix. With `prefix_bias` the prefix is not forced.
+    `phrases`, and match the `language` after their prefix. With `prefix_bias` the prefix is not forced. With a coverage
+    penalty, `coverage` counts in the scores.
     """
     default = opening.default
     asked, prefix = len(prefix), prefix or default
@@ -112,7 +117,8 @@ def rounds(
     limit = max([limit, *(len(prefix) + tokens for tokens in room if tokens)])
     limit = limit if longest is None else min(limit, longest)
     least = 0 if {*special.end} & {*prefix} else options.min_length or 0
-    sentence, count = _Sentence(special, min(len(default), len(prefix)), limit, least), options.beam_groups or 1
+    sentence = _Sentence(special, min(len(default), len(prefix)), limit, least, coverage)
+    count = options.beam_groups or 1
     own = replace(options, beam_size=options.beam_size // count)
     groups = [_Group(sentence, own) for _ in range(count)]
     for length in range(1, limit + 1):
@@ -170,6 +176,7 @@ class _Sentence:
     unscored: int  # so many tokens of the text have the log probability 0 if they are given
     limit: int
     least: int
+    coverage: Coverage | None
 
 
 class _Group:
@@ -226,7 +233,8 @@ class _Group:
             return
         if (candidate.token in sentence.special.end and length >= sentence.least) or length == sentence.limit:
             self.finished += 1
-            self.pool.append(Hypothesis(tokens, score(candidate.log_probability, length, self.options)))
+            covered = penalty(sentence.coverage, self.texts[candidate.parent], self.options)
+            self.pool.append(Hypothesis(tokens, score(candidate.log_probability, length, self.options) + covered))
 
     def _tokens(self, candidate: _Candidate) -> tuple[int, ...]:
         return (*self.beam[candidate.parent].tokens, candidate.token)
@@ -248,6 +256,11 @@ def score(log_probability: np.float32, length: int, options: SearchOptions) -> f
     return float(log_probability) / divided**options.length_penalty
 
 
+def penalty(coverage: Coverage | None, text: tuple[int, ...], options: SearchOptions) -> float:
+    """The coverage penalty of a text that ends after this one (Wu et al. 2016, equation 14)."""
+    return options.coverage_penalty * coverage(text) if coverage is not None and options.coverage_penalty else 0.0
+
+
 def rescore(
     scorer: Scorer,
     special: SpecialTokens,
@@ -256,8 +269,9 @@ def rescore(
     prefix: Sequence[int] = (),
     *,
     opening: Opening = Opening(),
+    coverage: Coverage | None = None,
 ) -> float:
-    """The score of these tokens, with all positions computed at once; `prefix` and `opening` as in `search`."""
+    """The score of these tokens, with all positions computed at once; the other arguments as in `search`."""
     prefix = prefix or opening.default
     target = np.array([(*special.begun, *tokens[:-1])], np.int64)
     scores, text = log_probabilities(scorer(target))[0], target[0].tolist()
@@ -271,7 +285,7 @@ def rescore(
         banned = place == len(prefix) and token in opening.suppressed
         changed = own if given else edited(own, text[: place + 1], options)
         total += np.float32(-np.inf) if banned else changed[token]
-    return score(total, len(tokens), options)
+    return score(total, len(tokens), options) + penalty(coverage, (*special.begun, *tokens[:-1]), options)
 
 
 def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -16,11 +16,15 @@ from numpy.typing import NDArray
 from xformc.compiler.backends.onnx.initializers import Initializers, save_model, save_models
 from xformc.compiler.backends.onnx.models import SPLIT, emit_engine, extended_model, forward_model, stepwise_model
 from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.certify.reference_coverage import coverage_of
 from xformc.compiler.graph.graph import Graph, Value
-from xformc.compiler.pipeline import run_passes
-from xformc.compiler.program import Program
+from xformc.compiler.passes.alignment import alignment_graph
+from xformc.compiler.passes.inference import inference
+from xformc.compiler.pipeline import SEARCH, run_passes
+from xformc.compiler.program import SOURCE, Program
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.compiler.quantize.number_format import LinearMap
+from xformc.compiler.spec.alignment import chosen_by
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import MODEL
@@ -210,6 +214,33 @@ class Subject:
         self._known.update(zip(keys, found, strict=True))
         return found
 
+    def coverage(self, source: Row) -> Callable[[tuple[int, ...]], float] | None:
+        """A function from a text to its coverage of this source, by the training form; None without coverage."""
+        if self.program.covering is None:
+            return None
+        given, name = stack(self.program.given, [source]), str(self.program.written)
+        real = given[SOURCE][0] != self.program.inputs[SOURCE].special.absent
+
+        def covered(text: tuple[int, ...]) -> float:
+            feeds = {**given, name: np.array([text], np.int64)}
+            with torch.inference_mode():
+                weights = self._attention(*(torch.tensor(feeds[value.name]) for value in self._attention.graph.inputs))
+            return coverage_of(weights[0].numpy(), real)
+
+        return covered
+
+    @cached_property
+    def _attention(self) -> TorchModule:
+        """The training form of the attention whose coverage counts, in which nothing is fused."""
+        spec = self.program.spec
+        graph = alignment_graph(
+            inference(spec.graph()), str(self.program.written), SOURCE, chosen_by(spec.decode.coverage)
+        )
+        assert graph is not None
+        module = TorchModule(graph).eval()
+        module.load_arrays(self.module.arrays())
+        return module
+
     def training_values(self, feeds: Feeds) -> dict[str, Any]:
         """Every value of the training form by name, as numpy arrays."""
         with torch.inference_mode():
@@ -230,13 +261,13 @@ class Subject:
     def stepwise(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
         """Run the derived step in ONNX Runtime, token by token; values have a first axis of steps."""
         initializers, program = self.initializers(), self.program
-        program = program if show else run_passes(program, without=("beam", "candidates"))
+        program = program if show else run_passes(program, without=SEARCH)
         return self._run(stepwise_model(program, initializers, show=show), initializers, feeds)
 
     def extended(self, feeds: Feeds, splits: Collection[int]) -> list[NDArray[np.float32]]:
         """The logits of the derived step of several tokens, for each of the `splits`: it is fed with so many tokens,
         and then with the others."""
-        initializers, program = self.initializers(), run_passes(self.program, without=("beam", "candidates"))
+        initializers, program = self.initializers(), run_passes(self.program, without=SEARCH)
         model = extended_model(program, initializers)
         every = [{**feeds, SPLIT: np.array(split)} for split in splits]
         return [logits for (logits,) in self._run_each(model, initializers, every)]

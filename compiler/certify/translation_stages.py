@@ -45,6 +45,9 @@ LONG: Mapping[str, Any] = {"min_length": 3, "length_penalty_kind": "average", "s
 BEGUN: Mapping[str, Any] = {"length_penalty_kind": "average", "stop_rule": "shrink"}
 """The options of the two searches of the stage `controls`: of long texts, and of given beginnings."""
 
+COVERING = 0.2
+"""The coverage penalty of the searches of long texts, if the engine has coverage."""
+
 DIVERSE = 0.5
 """The diversity penalty of the searches of given beginnings, if the beam can be divided."""
 
@@ -128,6 +131,7 @@ def _expect(
             phrases=[[int(token) for token in phrase if token >= 0] for phrase in source.get(PHRASES, ())],
             opening=Opening(program.prefix, program.suppress_first),
             language=None if matching is None or START not in source else _language(matching, source),
+            coverage=subject.coverage(source),
         )
         for source in sources
     ]
@@ -252,7 +256,8 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
         for source, prefix, more in zip(free.sources, [*prefixes, whole], steered, strict=True)
     )
     width = free.options.beam_size
-    long = _expect(subject, ending.sources, width, ending.special.end, LONG)
+    covering = {} if program.covering is None else {"coverage_penalty": COVERING}
+    long = _expect(subject, ending.sources, width, ending.special.end, {**LONG, **covering})
     phrases = _expect(subject, _with_phrases(subject, free.sources), width)
     groups = next((count for count in range(2, width + 1) if width % count == 0), 1)
     diverse = {**BEGUN, "beam_groups": groups, "diversity_penalty": DIVERSE}
@@ -332,7 +337,7 @@ def _against(subject: Subject, expected: _Expected, result: SearchResult, row: i
             prefix = [int(one) for one in source.get(PREFIX, ())]
             opening = Opening(subject.program.prefix, subject.program.suppress_first)
             given = (subject.scorer(source), subject.special, tokens, expected.options, prefix)
-            score = rescore(*given, opening=opening)
+            score = rescore(*given, opening=opening, coverage=subject.coverage(source))
         differences.append(_finite(abs(float(result.scores[row, rank]) - score)))
     return max(differences)
 

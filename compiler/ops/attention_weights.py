@@ -10,6 +10,9 @@ from xformc.compiler.ops.keys import AsKeys
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.softmax import Softmax
 
+ALL_POSITIONS = "/all"
+"""The end of the name of weights inside a cell, for all positions."""
+
 
 @dataclass(frozen=True)
 class AttentionWeights:
@@ -40,7 +43,9 @@ def _all_positions(node: Node, op: Recurrence, inner: Value) -> Node:
     body = replace(op.body, outputs=(inner, *op.body.outputs[1:]))
     length = node.outputs[0].type.axis(op.positions)
     axes = tuple(length if axis.name == op.positions else axis for axis in inner.type.axes)
-    return Node(replace(op, body=body), node.inputs, (Value(f"{inner.name}/all", Type("float32", axes)),), node.place)
+    return Node(
+        replace(op, body=body), node.inputs, (Value(f"{inner.name}{ALL_POSITIONS}", Type("float32", axes)),), node.place
+    )
 
 
 def _find(graph: Graph, keys: Mapping[str, str]) -> Iterator[AttentionWeights]:

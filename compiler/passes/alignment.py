@@ -1,10 +1,10 @@
 """The graph of one attention: what a text that is written looks at in its source, as `decode.alignment` chooses it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from xformc.compiler.graph.graph import Graph, Op, Value, pruned
-from xformc.compiler.graph.graph_builder import copy_node, rebuild
-from xformc.compiler.ops.attention_weights import attentions_between
+from xformc.compiler.graph.graph import Graph, Value, pruned
+from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
+from xformc.compiler.ops.attention_weights import AttentionWeights, attentions_between
 from xformc.compiler.ops.layout import Align
 from xformc.compiler.ops.reduction import Reduce
 
@@ -19,20 +19,27 @@ def alignment_graph(
     or of the only one. None for a model without attention of the target to the source.
     """
     exposed, found = attentions_between(graph, target, source)
-    if chosen is not None:
-        found = [one for one in found if chosen(one.value.name)]
-    if not found:
+    one = chosen_attention(found, chosen)
+    if one is None:
         return None
-    one = found[-2:][0]
     builder, values = rebuild(exposed, f"{graph.name} alignments", {})
     for node in exposed.nodes:
         copy_node(builder, values, node)
-    last = values[one.value.name]
+    return pruned(builder.finish((mean_over_heads(builder, values[one.value.name], one, target, "alignments"),)))
 
-    def then(op: Op, value: Value) -> Value:
-        return builder.emit(op, (value,), "alignments")
 
-    for axis in last.type.names:
+def chosen_attention(
+    found: Sequence[AttentionWeights], chosen: Callable[[str], bool] | None = None
+) -> AttentionWeights | None:
+    """The one that is chosen by its name, or without a choice that of the last layer but one, or the only one."""
+    fitting = [one for one in found if chosen is None or chosen(one.value.name)]
+    return fitting[-2:][0] if fitting else None
+
+
+def mean_over_heads(builder: GraphBuilder, weights: Value, one: AttentionWeights, target: str, name: str) -> Value:
+    """Write the mean of attention weights over all axes but those of the batch, the target and the keys, which remain
+    in this order."""
+    for axis in weights.type.names:
         if axis not in ("batch", target, one.keys):
-            last = then(Reduce("mean", axis), last)
-    return pruned(builder.finish((then(Align((target, one.keys)), last),)))
+            weights = builder.emit(Reduce("mean", axis), (weights,), name)
+    return builder.emit(Align((target, one.keys)), (weights,), name)

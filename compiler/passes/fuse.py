@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from xformc.compiler.graph.graph import Graph, Node, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
+from xformc.compiler.ops.attention_weights import ALL_POSITIONS
 from xformc.compiler.ops.contract import Contract
 from xformc.compiler.ops.elementwise import Add, Dropout, Scale
 from xformc.compiler.ops.functions import Unary
@@ -46,14 +47,15 @@ class _Found:
     biases: list[Value] = field(default_factory=list[Value])
 
 
-def fuse_attention(graph: Graph, *, arranged: bool = True) -> Graph:
+def fuse_attention(graph: Graph, *, arranged: bool = True, plain: str | None = None) -> Graph:
     """The graph with an Attention node for each softmax dot-product attention; other nodes stay as they are.
 
     With `arranged`, the axes of its inputs are reordered for matrix products, so that caches are stored in that order.
-    Our own kernels take them as projections write them.
+    Our own kernels take them as projections write them. The attention with the weights `plain` is not fused.
     """
     reader = _Reader(graph)
-    found = {item.last.outputs[0].name: item for node in graph.nodes if (item := reader.read(node)) is not None}
+    read = [item for node in graph.nodes if (item := reader.read(node)) is not None]
+    found = {item.last.outputs[0].name: item for item in read if plain not in _names(item)}
     gone = {id(node) for item in found.values() for node in item.inner}
     builder, values = rebuild(graph, graph.name, {})
     for node in graph.nodes:
@@ -61,17 +63,20 @@ def fuse_attention(graph: Graph, *, arranged: bool = True) -> Graph:
         if item is not None:
             values[node.outputs[0].name] = _write(builder, values, item, reader, arranged)
         elif id(node) not in gone:
-            copy_node(builder, values, _inside(node, arranged))
+            copy_node(builder, values, _inside(node, arranged, plain))
     return pruned(builder.finish(tuple(values[value.name] for value in graph.outputs)))
 
 
-def _inside(node: Node, arranged: bool) -> Node:
+def _names(found: _Found) -> set[str]:
+    return {value.name for node in found.inner for value in node.outputs}
+
+
+def _inside(node: Node, arranged: bool, plain: str | None) -> Node:
     """The node, with the attentions in its body fused if it is a recurrence."""
-    return (
-        replace(node, op=replace(node.op, body=fuse_attention(node.op.body, arranged=arranged)))
-        if isinstance(node.op, Recurrence)
-        else node
-    )
+    if not isinstance(node.op, Recurrence):
+        return node
+    plain = None if plain is None else plain.removesuffix(ALL_POSITIONS)
+    return replace(node, op=replace(node.op, body=fuse_attention(node.op.body, arranged=arranged, plain=plain)))
 
 
 class _Reader:

@@ -6,7 +6,9 @@ node that mixes keys of the time axis is allowed if the `hidden` rules show that
 is an error at its place in the spec.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
@@ -109,7 +111,7 @@ _ALONE = "compute it by an engine of its own that reads the text"
 _WHOLE = "one result of the whole text is possible, such as a mean over its positions"
 
 
-def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> Decoder:
+def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False, beside: str | None = None) -> Decoder:
     """Split the training graph along its input and axis `time`. Its first output are the logits of the next token.
 
     Caches grow by one position in each step. `fixed` caches have an axis `room` from the start: a step writes its own
@@ -117,10 +119,13 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
     `outputs_of`.
 
     Raises: RuleError at a node that is not causal, and at another output that depends on nothing but `time` or has one
-    result for each of its positions.
+    result for each of its positions. The second output may have one, if it has a name: `beside`. It is a state of this
+    name, which no step reads; then there is no step of several tokens.
     """
-    timed, late = timed_values(graph, time), outputs_of(graph, time)
-    heads = [value for value in graph.outputs[1:] if value not in late]
+    apart = () if beside is None else graph.outputs[1:2]
+    timed = timed_values(graph, time)
+    late = tuple(value for value in outputs_of(graph, time) if value not in apart)
+    heads = [value for value in graph.outputs[1:] if value not in (*late, *apart)]
     for value in late:
         place, alone = graph.producers()[value.name].place, len(graph.inputs) == 1
         reason = f"{value.name} is a result {'' if alone else 'of each position '}of '{time}', which the engine writes"
@@ -130,7 +135,7 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
     once = [node for node in graph.nodes if node.outputs[0].name not in timed]
     steps = [node for node in graph.nodes if node.outputs[0].name in timed]
     derivation = _Derivation(graph, time, timed, fixed=fixed)
-    step, constants = derivation.run(steps)
+    step, constants = derivation.run(steps, dict.fromkeys(apart, beside or ""))
     prepare, values = rebuild(graph, f"{graph.name} prepare", {})
     prepare.inputs = [value for value in prepare.inputs if value.name != time]
     for node in once:
@@ -142,7 +147,7 @@ def derive_step(graph: Graph, time: str = "target", *, fixed: bool = False) -> D
         time=time,
         prepare=prepare.finish(()),
         step=step,
-        extend=None if fixed else _extend(graph, time, timed, steps, step),
+        extend=None if fixed or apart else _extend(graph, time, timed, steps, step),
         token=derivation.token,
         position=derivation.position(),
         constants=constants,
@@ -208,10 +213,16 @@ class _Derivation:
         self._index: Value | None = None
         self._places: dict[int | None, Value] = {}
 
-    def run(self, nodes: list[Node]) -> tuple[Graph, tuple[Value, ...]]:
-        """The step graph of these nodes, and which of its inputs are constants."""
+    def run(
+        self, nodes: list[Node], beside: Mapping[Value, str] = MappingProxyType({})
+    ) -> tuple[Graph, tuple[Value, ...]]:
+        """The step graph of these nodes, and which of its inputs are constants; values `beside` are states of these
+        names."""
         for node in nodes:
             self.add(node)
+        for value, name in beside.items():
+            new = self.values[value.name]
+            self.states.append(State(self.builder.input(name, new.type), new))
         return self.finish()
 
     def add(self, node: Node) -> None:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
+from xformc.compiler.passes.coverage import COVERAGE
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.automaton import Automaton, emit_room
 from xformc.compiler.search.candidates import BeamOptions, Pool, Rules, emit_count, emit_lengths, emit_limit, is_end
@@ -64,6 +65,7 @@ class SearchInputs:
     beam_groups: str
     diversity_penalty: str
     prefix_bias: str = ""
+    coverage_penalty: str = ""
     default: tuple[int, ...] = ()
     suppress_first: tuple[int, ...] = ()
 
@@ -85,7 +87,8 @@ Written = tuple[SearchResult, Names]
 class Begun:
     """Values from before the loops: the length limit of each sentence and its least length [batch], the largest limit,
     the results of `prepare`, and the size of the batch as a vector. `options` have the rows of the inputs. `prefix`
-    [batch, prefix] are the tokens that each text begins with, padded, with a last column of padding."""
+    [batch, prefix] are the tokens that each text begins with, padded, with a last column of padding. `coverage_penalty`
+    [batch] is None without coverage."""
 
     options: BeamOptions
     limit: str
@@ -95,6 +98,7 @@ class Begun:
     prepared: Names
     batch: str
     groups: Groups
+    coverage_penalty: str | None = None
 
 
 @dataclass(frozen=True)
@@ -205,6 +209,7 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
         prepared,
         batch,
         emit_groups(onnx, inputs.beam_groups, width, inputs.diversity_penalty),
+        onnx.op("Expand", inputs.coverage_penalty, batch) if inputs.coverage_penalty else None,
     )
 
 
@@ -282,6 +287,15 @@ _APART = ("length_penalty", "edited", "phrases", "prefix_bias", "automaton_start
 def is_first(onnx: OnnxEmitter, prefix: str, position: str, special: SpecialTokens) -> str:
     """In which texts the token at a position, one or that of each, is the first after the prefix, [batch]."""
     return onnx.op("Equal", emit_lengths(onnx, prefix, special), position)
+
+
+def emit_coverage(onnx: OnnxEmitter, begun: Begun, live: Live, states: Names) -> str | None:
+    """What each hypothesis adds to the score of a text that ends with it [batch, beam], from the new states of a step;
+    None without coverage."""
+    if begun.coverage_penalty is None:
+        return None
+    own = onnx.op("Gather", begun.coverage_penalty, live.sentence, axis=0)
+    return onnx.op("Mul", onnx.op("Squeeze", states[COVERAGE], [-1]), onnx.op("Unsqueeze", own, [1]))
 
 
 def heads_of(decoder: Decoder, begun: Begun) -> Names:

@@ -13,6 +13,7 @@ from xformc.compiler.search.batch_loop import (
     begin,
     best,
     decode_batch,
+    emit_coverage,
     heads_of,
     is_first,
     newest,
@@ -55,7 +56,7 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
                 unscored(scope, (scores,), texts.forced, place, decoder.written.absent)[0] if inputs.default else scores
             )
 
-        offered = Step(logits, now.beam.scores, texts, given)
+        offered = Step(logits, now.beam.scores, texts, given, emit_coverage(scope, begun, live, state))
         go_on, new = advance(scope, (options, groups), live, now, offered, moving(types, state))
         return go_on, replace(new, state={**state, **new.state})
 
@@ -71,7 +72,7 @@ def advance(
     `state` are the new states, in the order of the old hypotheses.
     """
     beam, length = now.beam, onnx.op("Add", now.position, 1)
-    standing = Standing(length, live.limit, now.done, beam.found, _longer(onnx, beam.pool), live.least)
+    standing = Standing(length, live.limit, now.done, beam.found, _longer(onnx, beam.pool), live.least, step.coverage)
     new = choose(onnx, *choice, step, standing, _continued)
     moved = {name: reorder(onnx, value, new.chosen.rows) for name, value in state.items()}
     hypotheses = Beam(new.tokens, new.chosen.scores, new.pool, new.found)

@@ -113,7 +113,8 @@ class Standing:
 
     `length` is the number of tokens including the step's. `limit`, `done`, `found` (the number of finished hypotheses)
     and `least` (the least number of tokens; None for any) are [batch]. The tokens of `pool` already have the length of
-    the hypotheses after the step.
+    the hypotheses after the step. `coverage` [batch, beam] is added to the scores of the texts that end after the
+    hypotheses; None for nothing.
     """
 
     length: str
@@ -122,6 +123,7 @@ class Standing:
     found: str
     pool: Pool
     least: str | None = None
+    coverage: str | None = None
 
 
 @dataclass(frozen=True)
@@ -433,7 +435,10 @@ def ending(onnx: OnnxEmitter, top: Candidates, last: str, now: Standing, options
         ends = onnx.op("And", ends, top.whole)
     by = divisor(onnx, options, now.length)
     by = by if options.rules is None else onnx.op("Unsqueeze", by, [1])
-    return ends, onnx.op("Where", ends, onnx.op("Div", top.scores, by), NEVER)
+    scores = onnx.op("Div", top.scores, by)
+    if now.coverage is not None:
+        scores = onnx.op("Add", scores, onnx.op("GatherElements", now.coverage, top.parents, axis=1))
+    return ends, onnx.op("Where", ends, scores, NEVER)
 
 
 def divisor(onnx: OnnxEmitter, options: BeamOptions, length: str) -> str:

@@ -102,8 +102,9 @@ def emit_caches(
 
 
 def _emit_state(onnx: OnnxEmitter, state: State, sizes: Mapping[str, Operand], prepared: Names) -> str:
-    type = state.past.type
-    parts = [_size(axis.name, axis.size, sizes) for axis in type.axes]
+    type, own = state.past.type, () if state.initial is None else state.initial.type.names
+    known = {**{name: [1] for name in own}, **sizes}  # an axis of the initial state has its size there
+    parts = [_size(axis.name, axis.size, known) for axis in type.axes]
     shape = onnx.op("Concat", *parts, axis=0)
     if state.initial is None:
         return onnx.op("Expand", _ZERO[type.dtype], shape)

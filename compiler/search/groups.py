@@ -48,12 +48,14 @@ class Step:
     """What the groups choose from: logits [batch, beam, 1, vocabulary], and the scores [batch, beam] and texts of the
     hypotheses.
 
-    given: the scores of candidates [batch, candidates], of which some may be 0; see `unscored`."""
+    given: the scores of candidates [batch, candidates], of which some may be 0; see `unscored`. coverage: see
+    `emit_coverage`."""
 
     logits: str
     scores: str
     texts: Texts
     given: Callable[[OnnxEmitter, str], str]
+    coverage: str | None = None
 
 
 def emit_groups(onnx: OnnxEmitter, count: str, width: str, penalty: str) -> Groups:
@@ -129,6 +131,7 @@ def _in_groups(
         least=each(now.least),
         found=onnx.op("Reshape", now.found, [-1]),
         pool=Pool(*(apart(name) for name in (now.pool.tokens, now.pool.lengths, now.pool.scores))),
+        coverage=None if now.coverage is None else apart(now.coverage),
     )
     return _together(
         onnx, settle(onnx, own, folded, candidates, partial(continued, onnx, step.texts.tokens)), options, now.found

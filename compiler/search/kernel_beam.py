@@ -19,6 +19,7 @@ from xformc.compiler.search.batch_loop import (
     begin,
     best,
     decode_batch,
+    emit_coverage,
     heads_of,
     is_first,
     newest,
@@ -59,7 +60,8 @@ def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs
         if inputs.default:
             forced = forced_token(scope, live.prefix, now.position)
             offered = unscored(scope, offered, forced, (now.position, len(inputs.default)), decoder.written.absent)
-        go_on, following = emit_advance(scope, begun.options, live, now, offered)
+        coverage = emit_coverage(scope, begun, live, states)
+        go_on, following = emit_advance(scope, begun.options, live, now, offered, coverage)
         moved = emit_moved(scope, moving(types, states), (following.state[ANCESTORS.name], None), now.beam.scores)
         return go_on, replace(following, state={**following.state, **states, **moved})
 
@@ -90,9 +92,9 @@ def emit_candidates(
 
 
 def emit_advance(
-    onnx: OnnxEmitter, options: BeamOptions, live: Live, now: Decoding, offered: Offered
+    onnx: OnnxEmitter, options: BeamOptions, live: Live, now: Decoding, offered: Offered, coverage: str | None = None
 ) -> tuple[str, Decoding]:
-    """Like `advance` of beam.py; of the states, it updates only the ancestors."""
+    """Like `advance` of beam.py; of the states, it updates only the ancestors. For `coverage` see `emit_coverage`."""
     beam, pool, rules = now.beam, now.beam.pool, options.needed_rules
     go_on, position, done, tokens, scores, pool_tokens, pool_lengths, pool_scores, found, ancestors = onnx.ops(
         "Advance",
@@ -102,6 +104,7 @@ def emit_advance(
         *(pool.tokens, pool.lengths, pool.scores, beam.found, live.least),
         *(rules.penalty_offset, rules.stop_rule, rules.patience, live.sentence),
         *([] if options.phrases is None else [options.phrases.tokens]),
+        *([] if coverage is None else [coverage]),
         domain=DOMAIN,
     )
     beam = Beam(tokens, scores, Pool(pool_tokens, pool_lengths, pool_scores), found)

@@ -12,7 +12,7 @@ from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.ops.mixture import Mixture
-from xformc.compiler.spec.alignment import one_alignment
+from xformc.compiler.spec.alignment import chosen_attentions
 from xformc.compiler.spec.frames import Frame
 from xformc.compiler.spec.problems import Problem, Source, raise_problems
 from xformc.compiler.spec.schema import Word, validate
@@ -52,7 +52,7 @@ class Ensemble(Spec):
     @cached_property
     def _mixed(self) -> Graph:
         graph = mixed(self.name, [member.graph() for member in self.members])
-        raise_problems(one_alignment(self.tree, self.decode.alignment, graph, "target", "source"))
+        raise_problems(chosen_attentions(self.tree, self.decode, graph))
         return graph
 
     def frames(self) -> tuple[Frame, ...]:
@@ -105,8 +105,9 @@ def join(specs: Sequence[Spec], name: str, settings: Sequence[str] = ()) -> Ense
     Raises: SpecError as `read_ensemble`, UserError for a setting without a path.
     """
     decode, members = specs[0].decode.model_dump(), [_plain(one) for one in specs]
-    if decode["alignment"] is not None:
-        decode["alignment"] = f"1/{decode['alignment']}"
+    for key in ("alignment", "coverage"):
+        if decode[key] is not None:
+            decode[key] = f"1/{decode[key]}"
     text = write_yaml({"name": name, MEMBERS: members, "decode": _given(decode)})
     tree = apply_settings(parse_yaml(Source(name, text)), parse_settings(settings))
     return read_ensemble(tree, name)

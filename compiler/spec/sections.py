@@ -366,7 +366,8 @@ class Decode(Section):
     Texts begin with the tokens of `prefix`, unless a call gives another one; these tokens are not scored.
     The tokens of `suppress_first` are never the first one that is written after the prefix.
     `alignment` is the path of the attention to the source whose weights align a translation with it; without one it
-    is that of the last layer but one."""
+    is that of the last layer but one. `coverage` is that of the attention whose coverage of the source counts in the
+    scores of texts, `coverage_penalty` times; an engine has it if one of them is set."""
 
     preset: Preset = "paper"
     beam_size: Annotated[int, Field(ge=1, le=1024)] = 4
@@ -384,11 +385,18 @@ class Decode(Section):
     frequency_penalty: TokenPenalty = 0.0
     beam_groups: Annotated[int, Field(ge=1, le=MAX_GROUPS)] = 1
     diversity_penalty: Annotated[float, Field(ge=0, le=100)] = 0.0
+    coverage_penalty: Annotated[float, Field(ge=0, le=100)] = 0.0
     prefix: Beginning = Field(default_factory=list[int])
     suppress_first: SuppressTokens = Field(default_factory=list[int])
     prefix_bias: Annotated[float, Field(ge=0, le=MAX_BIAS)] = 0.0
     alignment: Pattern | None = None
+    coverage: Pattern | None = None
     sample: Sample = Sample()
+
+    @property
+    def covers(self) -> bool:
+        """Whether the engine has a coverage penalty, which calls may set."""
+        return self.coverage is not None or self.coverage_penalty > 0
 
     @model_validator(mode="before")
     @classmethod

@@ -9,7 +9,7 @@ from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.initialization import Initialization
 from xformc.compiler.ops.roundable import roundable
 from xformc.compiler.results.kind import Declared
-from xformc.compiler.spec.alignment import one_alignment
+from xformc.compiler.spec.alignment import chosen_attentions
 from xformc.compiler.spec.consistency import (
     learned_limits,
     named_apart,
@@ -139,7 +139,7 @@ class Spec:
         for key in ("sampling", "symbols"):
             if not getattr(self.train.tokenizer, key):
                 _remove(resolved, ("train", "tokenizer", key))
-        for key in ("alignment", "prefix"):
+        for key in ("alignment", "coverage", "prefix"):
             if not getattr(self.decode, key):
                 _remove(resolved, ("decode", key))
         if self.initial:
@@ -171,7 +171,7 @@ class Spec:
                 *learned_limits(self.model, self.train, done.graph),
                 *idle_patterns(self.tree, roundable(done.graph), done.paths),
                 *idle_rates(self.tree, trained_in(done.graph), done.paths),
-                *(one_alignment(self.tree, self.decode.alignment, done.graph, "target", "source")),
+                *(chosen_attentions(self.tree, self.decode, done.graph)),
             ]
         )
         return done

@@ -15,7 +15,7 @@ from xformc.format.tasks import NAMED, SAMPLED, TASKS, WRITING, Decoding
 DECODE: Mapping[Decoding, tuple[str, ...]] = {
     "search": (
         *("preset", "beam_size", "n_best", "length_penalty", "max_length", *CONTROLS),
-        *("prefix", "suppress_first", "alignment"),
+        *("prefix", "suppress_first", "alignment", "coverage"),
     ),
     "sample": ("sample",),
     "forward": (),
@@ -159,6 +159,8 @@ def idle_settings(
                 idle["decode", key] = f"the decoding settings of {name} are {', '.join(used)}"
     if "alignment" in used and name != "translation":
         idle["decode", "alignment"] = "only translation aligns its text with a source"
+        for key in ("coverage", "coverage_penalty"):
+            idle["decode", key] = "only translation has a source that its text covers"
     if arrays and (name in NAMED or not texts):
         idle["train", "tokenizer"] = f"the input {arrays[0]} is not text, so examples are arrays"
     elif texts == 1:

@@ -56,6 +56,7 @@ const std::vector<Control>& controls() {
       {"patience", false, 1, MAX_PATIENCE, 1, {}, nullptr, &Given::patience, nullptr},
       {BEAM_GROUPS, true, 1, MAX_GROUPS, 1, {}, &Given::beam_groups, nullptr, nullptr},
       {"diversity_penalty", false, 0, MAX_PENALTY, 0, {}, nullptr, &Given::diversity_penalty, nullptr},
+      {COVERAGE_PENALTY, false, 0, MAX_PENALTY, 0, {}, nullptr, &Given::coverage_penalty, nullptr},
   };
   return found;
 }

@@ -26,6 +26,7 @@ struct Control {
 };
 
 constexpr const char* BEAM_GROUPS = "beam_groups";
+constexpr const char* COVERAGE_PENALTY = "coverage_penalty";
 
 // In the order of SearchOptions::controls.
 const std::vector<Control>& controls();

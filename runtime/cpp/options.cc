@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <string_view>
 #include <thread>
 
 #include "controls.h"
@@ -23,6 +24,7 @@ constexpr int64_t MAX_SEED = int64_t{1} << 62;
 constexpr size_t OLDER_RUN = offsetof(xformc_run_options, tokens_at_once);
 constexpr size_t OLDER_SEARCH = offsetof(xformc_search_options, suppress_tokens);
 constexpr size_t UNGROUPED_SEARCH = offsetof(xformc_search_options, beam_groups);
+constexpr size_t UNCOVERED_SEARCH = offsetof(xformc_search_options, coverage_penalty);
 constexpr size_t OLDER_SAMPLE = offsetof(xformc_sample_options, suppress_tokens);
 
 template <typename Options>
@@ -91,7 +93,8 @@ xformc_run_options read_options(const xformc_run_options* given) {
 }
 
 xformc_search_options read_options(const xformc_search_options* given) {
-  return completed(given, xformc_search_options_init, "xformc_search_options", {OLDER_SEARCH, UNGROUPED_SEARCH});
+  return completed(given, xformc_search_options_init, "xformc_search_options",
+                   {OLDER_SEARCH, UNGROUPED_SEARCH, UNCOVERED_SEARCH});
 }
 
 xformc_sample_options read_options(const xformc_sample_options* given) {
@@ -129,12 +132,16 @@ SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manif
   for (size_t i = 0; i < controls().size(); ++i) {
     const Control& control = controls()[i];
     const std::optional<double>& there = unset.controls.at(i);
-    const double value = resolved(control, given, there.value_or(control.absent));
+    const bool is_coverage = control.name == std::string_view(COVERAGE_PENALTY);
+    double value = resolved(control, given, there.value_or(control.absent));
+    if (is_coverage && given.whole_texts) value = 0;  // texts are scored as they are likely
     if (value != control.absent && !there) {
       throw invalid_argument("the search of " + manifest.name + " has no " + control.name, "",
-                             "rebuild it with `xformc build`; a search on a GPU has none yet");
+                             is_coverage
+                                 ? "set decode: coverage in its spec and build it again; a search on a GPU has none yet"
+                                 : "rebuild it with `xformc build`; a search on a GPU has none yet");
     }
-    if (control.name == BEAM_GROUPS && options.beam_size % static_cast<int64_t>(value) != 0) {
+    if (control.name == std::string_view(BEAM_GROUPS) && options.beam_size % static_cast<int64_t>(value) != 0) {
       throw invalid_argument("beam_groups must divide beam_size, which is " + std::to_string(options.beam_size) +
                                  ", not " + std::to_string(static_cast<int64_t>(value)),
                              "", "each group has beam_size / beam_groups hypotheses");

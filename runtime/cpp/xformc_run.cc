@@ -110,13 +110,20 @@ std::string json(const xformc::Engine& engine, const Arguments& arguments, size_
   return json_line(index) + "\"hypotheses\": [" + items + "]" + named_fields(engine, others) + "}\n";
 }
 
+// How a log probability becomes a score.
+struct Penalties {
+  double length, offset;
+  bool coverage;  // whether there is a coverage penalty, with which a score does not tell the log probability
+};
+
 // Moses' n-best list: the line from 0, the text, features, and the score by which they are ranked.
-std::string n_best(size_t index, const Hypotheses& hypotheses, double alpha, double offset) {
+std::string n_best(size_t index, const Hypotheses& hypotheses, const Penalties& by) {
   std::string lines;
   for (const xformc::Hypothesis& one : hypotheses) {
-    const double divisor = std::pow((static_cast<double>(one.tokens.size()) + offset) / (1 + offset), alpha);
-    lines += std::to_string(index) + " ||| " + one_line(one.text) + " ||| logprob= " + fixed(one.score * divisor) +
-             " length= " + std::to_string(one.tokens.size()) + " ||| " + fixed(one.score) + links(one, " ||| ") + "\n";
+    const double divisor = std::pow((static_cast<double>(one.tokens.size()) + by.offset) / (1 + by.offset), by.length);
+    const std::string log_probability = by.coverage ? "" : "logprob= " + fixed(one.score * divisor) + " ";
+    lines += std::to_string(index) + " ||| " + one_line(one.text) + " ||| " + log_probability +
+             "length= " + std::to_string(one.tokens.size()) + " ||| " + fixed(one.score) + links(one, " ||| ") + "\n";
   }
   return lines;
 }
@@ -153,15 +160,15 @@ void translate(const xformc::Engine& engine, const Arguments& arguments, Lines& 
   xformc_search_options_init(&unset, sizeof unset);
   if (!arguments.search.preset.empty()) unset.preset = arguments.search.preset.c_str();
   xformc_engine_search_options(engine.get(), &unset);
-  const double alpha = arguments.search.length_penalty.value_or(unset.length_penalty);
   const std::string given = arguments.search.length_penalty_kind;
   const std::string kind = given.empty() ? unset.length_penalty_kind : given;
-  const double offset = kind == "gnmt" ? 5 : 0;
+  const Penalties by{arguments.search.length_penalty.value_or(unset.length_penalty), kind == "gnmt" ? 5.0 : 0.0,
+                     arguments.search.coverage_penalty.value_or(unset.coverage_penalty) > 0};
   const bool several = arguments.search.n_best.value_or(unset.n_best) > 1;
   engine.translate_stream([&](std::string& text) { return lines.next(text); },
                           [&](size_t index, const Hypotheses& found) {
                             output.write(arguments.json ? json(engine, arguments, index, found)
-                                         : several      ? n_best(index, found, alpha, offset)
+                                         : several      ? n_best(index, found, by)
                                                         : line(found[0], arguments.scores));
                           },
                           arguments.search, arguments.batches);

@@ -23,7 +23,7 @@ struct Inputs {
         limit(ids(5)), scores(floats(6)), next_tokens(ids(7)), parents(ids(8)), tokens(ids(9)), ancestors(ids(10)),
         pool_tokens(ids(11)), pool_lengths(ids(12)), pool_scores(floats(13)), found(ids(14)),
         least(has(15) ? ids(15) : nullptr), sentences(context, 19, first_axis(context.GetInput(9))),
-        phrases(context, 20, sentences) {
+        phrases(context, 20, sentences), coverage(has(21) ? floats(21) : nullptr) {
     const Shape shape = shape_of(context.GetInput(9));
     require(width >= 1, "the beam's width must be at least 1");
     require(positions.first() >= 0 && positions.last() < LONGEST, "there are too many positions");
@@ -37,6 +37,7 @@ struct Inputs {
     for (size_t i : {4, 5}) check(i, {batch});
     read_groups();
     if (least != nullptr) check(15, {batch});
+    if (coverage != nullptr) check(21, {batch, beam});
     for (size_t i : {6, 7, 8}) check(i, {batch, times(2, width)});
     for (size_t i : {12, 13}) check(i, {batch, width});
     past = by_row ? last_axis(context.GetInput(10)) : positions.last();
@@ -94,6 +95,7 @@ struct Inputs {
   const int64_t *found, *least;  // `least` tokens of a text; null for engines that have no least number
   Sentences sentences;
   Phrases phrases;
+  const float* coverage;  // what each hypothesis adds to the score of a text that ends; null for nothing
   Option<float> length_penalty{0}, penalty_offset{5}, patience{1};
   Option<int64_t> stop_rule{FIRST};
   Shape found_shape;
@@ -258,6 +260,11 @@ class Step {
     return in_.phrases.all(sentence, in_.phrases.standing(sentence, text.data(), length));
   }
 
+  // The coverage penalty of a candidate that ends: that of its parent, whose last step wrote the candidate's token.
+  float covered(int64_t sentence, int64_t candidate) const {
+    return in_.coverage == nullptr ? 0.0f : in_.coverage[sentence * in_.beam + in_.parents[candidate]];
+  }
+
   // Moves the candidates of a group among the first `last_place` that end here into its pool, and returns their number.
   int64_t finish(int64_t sentence, int64_t group, bool last, float penalty, int64_t last_place) {
     const int64_t width = in_.own, first = group * width, first_candidate = 2 * first;
@@ -270,7 +277,7 @@ class Step {
       const int64_t candidate = first_candidate + i;
       const bool ends = ((ended(candidate) && !too_short) || last) && !in_.done[sentence] && i < last_place &&
                         has_phrases(sentence, candidate);
-      pool.offer(ends ? in_.scores[candidate] / penalty : NEVER, width + i);
+      pool.offer(ends ? in_.scores[candidate] / penalty + covered(sentence, candidate) : NEVER, width + i);
       count += ends && in_.scores[candidate] != NEVER;
     }
     for (int64_t i = 0; i < width; ++i) {
@@ -334,7 +341,7 @@ struct Advance {
 void add_advance(Ort::CustomOpDomain& domain) {
   static const Operator<Advance> advance("Advance",
                                          {INT64, INT64, FLOAT, INT64, BOOL,  INT64, FLOAT, INT64, INT64, INT64, INT64,
-                                          INT64, INT64, FLOAT, INT64, INT64, FLOAT, INT64, FLOAT, INT64, INT64},
+                                          INT64, INT64, FLOAT, INT64, INT64, FLOAT, INT64, FLOAT, INT64, INT64, FLOAT},
                                          {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, 15);
   domain.Add(&advance);
 }

@@ -39,6 +39,8 @@ class Scoring(Translating):
     ) -> list[Hypothesis]:
         """Score given texts, the end token included, as the search or sampling scores those that it writes.
 
+        No coverage penalty counts.
+
         Returns: for each target, in order, the hypothesis that it is. From a search, its score with a length penalty of
         0 is the log probability, and an empty source has the empty text with certainty, and no other. Of engines that
         sample, it is the log probability, and `token_scores` has that of each token.
@@ -155,6 +157,7 @@ class Scoring(Translating):
             return self._scores_of(as_it_is if arrays else self._reader(batching, truncate))
         options: SearchArguments = {"beam_size": beam_size, "n_best": 1, "length_penalty": length_penalty}
         options |= {"max_length_factor": 0.0, "max_length_offset": 0, "prefix_bias": 0.0}  # only the given texts
+        options |= {"coverage_penalty": 0.0}
         if TASKS[self.manifest.task].method == "translate":
             job: Job[Any, Row, list[Hypothesis]] = self._translation(
                 batching, truncate, {**options}, token_scores=token_scores

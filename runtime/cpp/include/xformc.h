@@ -171,7 +171,8 @@ typedef struct xformc_search_options {
    * It is a part of the hypothesis and of its score. NULL: nothing. Read before the call returns. */
   const xformc_text* prefixes;
   size_t prefix_count;
-  bool whole_texts; /* the prefixes are whole texts: the result is their score, as the search scores texts */
+  /* The prefixes are whole texts: the result is their score, as the search scores texts, without coverage penalty. */
+  bool whole_texts;
   /* Words of docs/search.md; NULL: the engine's. Read before the call returns. */
   const char* length_penalty_kind; /* what is raised to length_penalty: gnmt or average */
   const char* stop_rule;           /* when the search of a text is done: first, best, complete or shrink */
@@ -187,6 +188,9 @@ typedef struct xformc_search_options {
   /* Groups of diverse beams (docs/search.md): the beam is divided into beam_groups, which search one after the other. */
   int64_t beam_groups;
   double diversity_penalty; /* is subtracted for each hypothesis of earlier groups that goes on with the token */
+  /* The weight of the coverage of the source in the score of a text (docs/search.md); 0: none. Engines have it if their
+   * spec asks for it. */
+  double coverage_penalty;
 } xformc_search_options;
 
 XFORMC_API void xformc_search_options_init(xformc_search_options* options, size_t size);

@@ -96,6 +96,7 @@ struct SearchOptions {
   // Groups of diverse beams: the beam is divided into beam_groups, which search one after the other.
   std::optional<int64_t> beam_groups = {};
   std::optional<double> diversity_penalty = {};  // is subtracted for each hypothesis of earlier groups with the token
+  std::optional<double> coverage_penalty = {};   // weight of the coverage of the source in the score of a text
 };
 
 struct SampleOptions {
@@ -299,6 +300,7 @@ inline Search c_options(const SearchOptions& given) {
   set("patience", options.patience, given.patience);
   set("beam_groups", options.beam_groups, given.beam_groups);
   set("diversity_penalty", options.diversity_penalty, given.diversity_penalty);
+  set("coverage_penalty", options.coverage_penalty, given.coverage_penalty);
   const auto word = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
   options.length_penalty_kind = word(given.length_penalty_kind);
   options.stop_rule = word(given.stop_rule);

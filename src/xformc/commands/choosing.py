@@ -68,6 +68,9 @@ class Choice:
             raise UserError(f"{option} chooses among the {among}, {found}", hint=f"try {hint}")
         if self.second is not None:
             _check_second(manifest, read_manifest(self.second))
+        elif self.samples is None and options.coverage_penalty:
+            message = "--mbr weighs hypotheses by their probabilities, which scores with a coverage penalty do not tell"
+            raise UserError(message, hint="set --coverage-penalty 0, or use --rerank")
         return options.beam_size if self.samples is None else 1
 
     def apply(

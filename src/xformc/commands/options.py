@@ -76,6 +76,9 @@ GROUPS_HELP = "Divide the beam into N groups, of which each avoids the tokens of
 BeamGroups = Annotated[int | None, Option("--beam-groups", help=GROUPS_HELP, metavar="N")]
 DIVERSITY_HELP = "In a group, subtract this from the score of a token for each hypothesis of earlier groups with it."
 DiversityPenalty = Annotated[float | None, Option(help=DIVERSITY_HELP, metavar="D")]
+COVERAGE_HELP = """Weight in the score of a translation of how much of the source it has looked at; the engine's spec
+must have decode: coverage."""
+CoveragePenalty = Annotated[float | None, Option(help=COVERAGE_HELP, metavar="B")]
 
 
 def named_tokens(given: list[str] | None) -> list[int | str] | None:

@@ -14,6 +14,7 @@ from xformc.commands.json_input import JsonInput, json_texts, require_json_outpu
 from xformc.commands.options import (
     BeamGroups,
     BeamSize,
+    CoveragePenalty,
     Device,
     DiversityPenalty,
     EngineFolder,
@@ -93,6 +94,7 @@ def translate(
     alternatives: Annotated[int | None, Option(help=ALTERNATIVES_HELP, metavar="N")] = None,
     beam_groups: BeamGroups = None,
     diversity_penalty: DiversityPenalty = None,
+    coverage_penalty: CoveragePenalty = None,
     samples: Annotated[int | None, Option(help=SAMPLES_HELP, metavar="N")] = None,
     seed: Seed = 0,
     temperature: Temperature = None,
@@ -175,6 +177,7 @@ def translate(
         "prefix_bias": prefix_bias,
         "beam_groups": beam_groups,
         "diversity_penalty": diversity_penalty,
+        "coverage_penalty": coverage_penalty,
         "temperature": temperature,
         "top_k": top_k,
         "top_p": top_p,
@@ -239,13 +242,16 @@ def _as_json(index: int, hypotheses: list[Hypothesis], *, tokens: TokenFields, a
 
 
 def _as_n_best(index: int, hypotheses: list[Hypothesis], *, options: SearchOptions) -> str:
-    """Moses' n-best list: the line from 0, the text, features, and the score by which they are ranked."""
+    """Moses' n-best list: the line from 0, the text, features, and the score by which they are ranked.
+
+    A score with a coverage penalty does not tell the log probability.
+    """
     lines: list[str] = []
     for one in hypotheses:
         length = len(one.tokens)
         own = one.features.get(OWN, one.score)
         divisor = length_divisor(length, options.length_penalty, options.length_penalty_kind)
-        features = f"logprob= {own * divisor:.4f} length= {length}"
+        features = f"length= {length}" if options.coverage_penalty else f"logprob= {own * divisor:.4f} length= {length}"
         features += "".join(f" {name}= {value:.4f}" for name, value in one.features.items())
         lines.append(f"{index} ||| {one_line(one.text)} ||| {features} ||| {one.score:.4f}{_links(one, ' ||| ')}\n")
     return "".join(lines)

@@ -51,6 +51,7 @@ class SearchOptions:
     prefix_bias: float | None = None
     beam_groups: int | None = None
     diversity_penalty: float | None = None
+    coverage_penalty: float | None = None
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ OPTIONS = (
     SearchOption("prefix_bias", "float32", 0, MAX_BIAS, absent=0.0),
     SearchOption("beam_groups", "int64", 1, MAX_GROUPS, absent=1),
     SearchOption("diversity_penalty", "float32", 0, MAX_PENALTY, absent=0.0),
+    SearchOption("coverage_penalty", "float32", 0, MAX_PENALTY, absent=0.0),
 )
 """The options of beam search, in the order of the fields of `SearchOptions`."""
 
