@@ -14,9 +14,10 @@ from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.graph.verify import GraphError, verify
+from xformc.compiler.ops.attention_weights import attentions_between
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.training import TRAINING_ONLY
-from xformc.compiler.passes.alignment import alignment_graph
+from xformc.compiler.passes.alignment import alignment_graph, chosen_attention
 from xformc.compiler.passes.coverage import COVERAGE, with_coverage
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
@@ -29,10 +30,10 @@ from xformc.compiler.passes.share import share
 from xformc.compiler.passes.step import derive_step, with_beam
 from xformc.compiler.passes.tabulate import tabulate
 from xformc.compiler.passes.with_loss import with_loss
-from xformc.compiler.program import SOURCE, Program
+from xformc.compiler.program import Program
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec import Spec
-from xformc.compiler.spec.alignment import chosen_by
+from xformc.compiler.spec.alignment import SOURCE, TARGET, chosen_by
 from xformc.errors import UserError
 from xformc.format.inputs import vocabularies_of
 from xformc.format.precision import Precision
@@ -174,9 +175,17 @@ def begin_alignments(program: Program) -> Program | None:
     if program.task != "translation" or program.traits.fixed:
         return None
     graph = inference(program.spec.graph())
-    aligned = alignment_graph(graph, "target", "source", chosen_by(program.spec.decode.alignment))
+    aligned = alignment_graph(graph, TARGET, SOURCE, chosen_by(program.spec.decode.alignment))
     begun = begin(program.spec, program.target, program.precision)
     return None if aligned is None else replace(begun, graph=aligned, passed=("elaborate",))
+
+
+def covered_attention(program: Program) -> Graph:
+    """The training form of the attention weights whose coverage of the source the search weighs, the mean over the
+    heads: [batch, target, source]."""
+    found = alignment_graph(inference(program.spec.graph()), TARGET, SOURCE, chosen_by(program.spec.decode.coverage))
+    assert found is not None and program.covering is not None, "the search has no coverage"
+    return found
 
 
 def run_alignments(program: Program) -> Program:
@@ -239,6 +248,15 @@ def _require(item: Pass, word: str, facts: Collection[str], program: Program) ->
         raise GraphError(f"the pass {item.name} {word} {', '.join(wrong)}: after {', '.join(program.passed)}")
 
 
+def _elaborate(program: Program) -> Program:
+    graph, decode = program.spec.graph(), program.spec.decode
+    if not _is_engine(program) or program.traits.fixed or not decode.covers or program.task != "translation":
+        return replace(program, graph=graph)
+    _, found = attentions_between(inference(graph), TARGET, SOURCE)
+    one = chosen_attention(found, chosen_by(decode.coverage))
+    return replace(program, graph=graph, covering=None if one is None else one.value.name)
+
+
 def _has_dropout(graph: Graph) -> bool:
     """Whether a graph, or the cell of a recurrence in it, has dropout or another op that only training has."""
     return any(
@@ -266,9 +284,9 @@ def _derive(program: Program) -> Program:
 
 
 def _cover(program: Program) -> Program:
-    target = str(program.written)
-    covered = with_coverage(program.graph, str(program.covering), target, SOURCE, program.inputs[SOURCE].special.absent)
-    steps = derive_step(covered, target, beside=COVERAGE)
+    pad = program.inputs[SOURCE].special.absent
+    covered = with_coverage(program.graph, str(program.covering), TARGET, SOURCE, pad)
+    steps = derive_step(covered, TARGET, beside=COVERAGE)
     return replace(program, steps=replace(steps, vocabularies=program.decoder.vocabularies))
 
 
@@ -285,12 +303,7 @@ def _searches(program: Program) -> bool:
 
 
 PASSES: tuple[Pass, ...] = (
-    Pass(
-        "elaborate",
-        "Expand the spec's blocks into nodes.",
-        lambda program: replace(program, graph=program.spec.graph()),
-        requires=(),
-    ),
+    Pass("elaborate", "Expand the spec's blocks into nodes.", _elaborate, requires=()),
     Pass("share", "Merge identical nodes.", lambda p: replace(p, graph=share(p.graph))),
     Pass(
         "fuse",

@@ -7,14 +7,10 @@ from typing import Any, cast
 
 from xformc.compiler.graph.graph import Graph, Value, pruned
 from xformc.compiler.graph.timed import outputs_of
-from xformc.compiler.ops.attention_weights import attentions_between
 from xformc.compiler.ops.positions import longest
-from xformc.compiler.passes.alignment import chosen_attention
-from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.results.kind import KINDS, Declared, output_names, positions_of
 from xformc.compiler.spec import Spec
-from xformc.compiler.spec.alignment import chosen_by
 from xformc.compiler.spec.model import sequences_of
 from xformc.compiler.spec.sections import Decode, Sample
 from xformc.format.inputs import Input
@@ -26,9 +22,6 @@ from xformc.format.search_options import EDITS, OPTIONS, SearchOption, Setting
 from xformc.format.targets import TRAITS, Target, Traits
 from xformc.format.tasks import NAMED, TASKS, Decoding
 
-SOURCE = "source"
-"""The input whose text is translated, in the task translation."""
-
 
 @dataclass(frozen=True)
 class Program:
@@ -36,7 +29,8 @@ class Program:
 
     target: the engine's target, or None for training. precision: the number format of each weight, by name; float32 if
     missing. graph: from the model's inputs to its result or its loss. steps: for tasks that decode, the graphs that run
-    once and per token. passed: the names of the passes that ran, in order.
+    once and per token. passed: the names of the passes that ran, in order. covering: the name of the attention weights
+    whose coverage of the source the search weighs, if the spec asks for it.
     """
 
     spec: Spec
@@ -45,6 +39,7 @@ class Program:
     graph: Graph
     steps: Decoder | None = None
     passed: tuple[str, ...] = ()
+    covering: str | None = None
 
     @property
     def task(self) -> str:
@@ -176,15 +171,6 @@ class Program:
         )
         found = replace(found, prefix_bias=None) if self.prefix else found  # a default prefix is always forced
         return found if self.covering is not None else replace(found, coverage_penalty=None)
-
-    @cached_property
-    def covering(self) -> str | None:
-        """The name of the attention weights whose coverage of the source the search weighs, if the spec asks for it."""
-        if self.target is None or self.traits.fixed or not self.spec.decode.covers or self.decoding != "search":
-            return None
-        _, found = attentions_between(inference(self.spec.graph()), str(self.written), SOURCE)
-        one = chosen_attention(found, chosen_by(self.spec.decode.coverage))
-        return None if one is None else one.value.name
 
     @property
     def controls(self) -> tuple[str, ...]:

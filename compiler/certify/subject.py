@@ -18,13 +18,11 @@ from xformc.compiler.backends.onnx.models import SPLIT, emit_engine, extended_mo
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.reference_coverage import coverage_of
 from xformc.compiler.graph.graph import Graph, Value
-from xformc.compiler.passes.alignment import alignment_graph
-from xformc.compiler.passes.inference import inference
-from xformc.compiler.pipeline import SEARCH, run_passes
-from xformc.compiler.program import SOURCE, Program
+from xformc.compiler.pipeline import SEARCH, covered_attention, run_passes
+from xformc.compiler.program import Program
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.compiler.quantize.number_format import LinearMap
-from xformc.compiler.spec.alignment import chosen_by
+from xformc.compiler.spec.alignment import SOURCE
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import MODEL
@@ -232,12 +230,7 @@ class Subject:
     @cached_property
     def _attention(self) -> TorchModule:
         """The training form of the attention whose coverage counts, in which nothing is fused."""
-        spec = self.program.spec
-        graph = alignment_graph(
-            inference(spec.graph()), str(self.program.written), SOURCE, chosen_by(spec.decode.coverage)
-        )
-        assert graph is not None
-        module = TorchModule(graph).eval()
+        module = TorchModule(covered_attention(self.program)).eval()
         module.load_arrays(self.module.arrays())
         return module
 

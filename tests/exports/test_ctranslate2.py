@@ -36,6 +36,37 @@ def test_ctranslate2_translates_an_imported_model_the_same(xformc: CommandLine, 
     assert_alternatives_are_the_same(engine, peer, texts, pieces)
 
 
+@pytest.mark.processor
+def test_ctranslate2_weighs_coverage_the_same(xformc: CommandLine, tmp_path: Path) -> None:
+    """It takes the first head of its last layer, unless a model says otherwise; with one head, that is their mean.
+
+    Its sum leaves out the step that writes the end token, so texts are compared that end at the length limit.
+    """
+    ctranslate2: Any = pytest.importorskip("ctranslate2")
+    write_fairseq(tmp_path / "model", encoder_attention_heads=1, decoder_attention_heads=1)
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    setting = "decode.coverage=decoder/1/cross_attention"
+    done(xformc, "build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable", "--set", setting)
+    done(xformc, "export", "ct2", tmp_path / "run", "-o", tmp_path / "peer")
+    engine, peer = load(tmp_path / "engine", threads=1), ctranslate2.Translator(str(tmp_path / "peer"), intra_threads=1)
+    assert engine.tokenizer is not None
+    pieces = [engine.tokenizer.pieces("source", engine.tokenizer.encode_open("source", "the the new er"))]
+    sizes: Any = {"beam_size": 4, "num_hypotheses": 4, "min_decoding_length": 0, "max_decoding_length": 12}
+    options: Any = {"beam_size": 4, "n_best": 4, "preset": "ctranslate2", "max_length_factor": 0}
+    ours: list[dict[tuple[str, ...], float]] = []
+    theirs: list[dict[tuple[str, ...], float]] = []
+    for penalty in (0.0, 2.0):
+        (mine,) = engine.translate(["the the new er"], coverage_penalty=penalty, max_length_offset=12, **options)
+        ours.append({tuple(engine.tokenizer.pieces("target", one.tokens)): one.score for one in mine})
+        (its,) = peer.translate_batch(pieces, coverage_penalty=penalty, return_scores=True, **sizes)
+        theirs.append(dict(zip(map(tuple, its.hypotheses), its.scores, strict=True)))
+    whole = [text for text in ours[0] if len(text) == 12 and all(text in found for found in (*ours, *theirs))]
+    assert len(whole) > 2, "the test shows little"
+    for text in whole:
+        assert ours[1][text] - ours[0][text] == pytest.approx(theirs[1][text] - theirs[0][text], abs=1e-4)
+        assert ours[1][text] - ours[0][text] < -1
+
+
 def assert_prefixes_bias_alike(engine: Engine, peer: Any, texts: list[str], pieces: list[list[str]]) -> None:
     """Prefixes that are made likelier give both the same hypotheses and scores, and others than without them."""
     assert engine.tokenizer is not None

@@ -28,9 +28,10 @@ TEXTS = [
 ]
 """What they read."""
 
-Kind = Literal["search", "sample"]
+Kind = Literal["search", "covering", "sample"]
 KINDS: dict[Kind, tuple[str, tuple[str, ...]]] = {
     "search": (SEARCH, ("source", "target")),
+    "covering": (SEARCH.replace("n_best: 3", "n_best: 3, coverage_penalty: 0.3"), ("source", "target")),
     "sample": (SAMPLE, ("text",)),
 }
 

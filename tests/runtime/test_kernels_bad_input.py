@@ -140,11 +140,20 @@ def candidates(width: Array) -> None:
     run_node("Candidates", [zeros(3, 2, 1, 50), zeros(3, 2), width], [FLOAT, ID, ID])
 
 
-def advance(width: Array) -> None:
+def advance(width: Array, *more: Array | None) -> list[Array]:
     pairs = [zeros(1, 4), ids(1, 4), ids(1, 4)]
     state = [*pairs, ids(1, 2, 1), ids(1, 2, 0), ids(1, 2, 1), ids(1, 2), zeros(1, 2), ids(1)]
-    inputs = [width, np.array(3), np.array(0.6, FLOAT), np.array(0), np.zeros(1, np.bool_), ids(1), *state]
-    run_node("Advance", inputs, [np.bool_, ID, np.bool_, ID, FLOAT, ID, ID, FLOAT, ID, ID])
+    inputs = [width, np.array(3), np.array(0.6, FLOAT), np.array(0), np.zeros(1, np.bool_), ids(1), *state, *more]
+    return run_node("Advance", inputs, [np.bool_, ID, np.bool_, ID, FLOAT, ID, ID, FLOAT, ID, ID])
+
+
+def test_advance_adds_the_coverage_of_each_hypothesis_to_the_texts_that_end() -> None:
+    nothing: list[Array | None] = [None] * 6
+    free = advance(np.array([2]), *nothing)[7]
+    assert advance(np.array([2]), *nothing, np.array([[-1.5, -9]], FLOAT))[7] == pytest.approx(free - 1.5)
+    for wrong in (zeros(1, 3), zeros(2, 2), zeros(2)):
+        with pytest.raises(Exception, match="input 21 has a wrong shape"):
+            advance(np.array([2]), *nothing, wrong)
 
 
 @pytest.mark.parametrize("search", [candidates, advance])
