@@ -149,8 +149,8 @@ def advance(width: Array, *more: Array | None) -> list[Array]:
 
 def test_advance_adds_the_coverage_of_each_hypothesis_to_the_texts_that_end() -> None:
     nothing: list[Array | None] = [None] * 6
-    free = advance(np.array([2]), *nothing)[7]
-    assert advance(np.array([2]), *nothing, np.array([[-1.5, -9]], FLOAT))[7] == pytest.approx(free - 1.5)
+    assert advance(np.array([2]), *nothing)[7].tolist() == [[0, 0]], "candidates are no better than the pool"
+    assert advance(np.array([2]), *nothing, np.array([[1.5, 9]], FLOAT))[7].tolist() == [[1.5, 1.5]]
     for wrong in (zeros(1, 3), zeros(2, 2), zeros(2)):
         with pytest.raises(Exception, match="input 21 has a wrong shape"):
             advance(np.array([2]), *nothing, wrong)
