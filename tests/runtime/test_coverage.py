@@ -62,11 +62,11 @@ def test_the_command_line_sets_the_penalty(xformc: CommandLine, small_engines: S
     folder, stdin = small_engines("covering", "native"), "\n".join(TEXTS)
     engine = load(folder, threads=1)
     expected = [one[0].text for one in engine.translate(TEXTS, coverage_penalty=4.0)]
-    done = xformc("translate", folder, "--coverage-penalty", 4, "--n-best", 1, stdin=stdin)
+    done = xformc("translate", folder, "--coverage-penalty", "4", "--n-best", "1", stdin=stdin)
     assert done.out.splitlines() == expected
     several = xformc("translate", folder, stdin=stdin).out.splitlines()
     assert all(" ||| length= " in line for line in several), "a score with the penalty tells no log probability"
-    free = xformc("translate", folder, "--coverage-penalty", 0, stdin=stdin).out.splitlines()
+    free = xformc("translate", folder, "--coverage-penalty", "0", stdin=stdin).out.splitlines()
     assert all(" ||| logprob= " in line for line in free)
     refused = xformc("translate", folder, "--mbr", "chrf", stdin=stdin)
     assert refused.code == 2 and "--mbr weighs hypotheses by their probabilities" in refused.err
