@@ -42,6 +42,7 @@ from xformc.format.manifest import (
     OF_TEXT_FORMAT,
     RESULTS_FORMAT,
     TASK_FORMAT,
+    TOKENS_FORMAT,
     Calibration,
     manifest_checksum,
     record_file,
@@ -379,8 +380,10 @@ def _manifest(
 
 def _format(program: Program) -> int:
     """The oldest format that has what the engine needs, so that older runtimes read it."""
-    if _has_own_tokens(program):
+    if not all(item.special.ends for item in program.inputs.values()):
         return FORMAT
+    if _has_own_tokens(program):
+        return TOKENS_FORMAT
     if program.task in NAMED:
         return TASK_FORMAT
     return RESULTS_FORMAT if program.of_text is None else OF_TEXT_FORMAT
@@ -395,6 +398,8 @@ def _input(item: Input, program: Program) -> dict[str, Any]:
     """The input as engine.json has it."""
     record = asdict(item)
     special = record.pop("special")
+    if item.special.ends:
+        del special["ends"]
     return {**record, "special_tokens": special} if item.kind == "tokens" and _has_own_tokens(program) else record
 
 

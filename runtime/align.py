@@ -40,6 +40,7 @@ def aligning(
 ) -> Job[str, Row, list[Hypothesis]]:
     """Return the job whose hypotheses have alignments. Raises: UserError for an engine without them."""
     require_alignments(manifest)
+    with_words = partial(_with_words, tokenizer=tokenizer, tail=len(manifest.inputs[SOURCE].special.after))
 
     def run(session: Session, rows: Sequence[Row]) -> list[list[Hypothesis]]:
         found = job.run(session, rows)
@@ -50,7 +51,7 @@ def aligning(
 
     def encode(line: int, item: str | Asked[str]) -> Row:
         text = item.item if isinstance(item, Asked) else item
-        return _with_words(cast(Any, job).encode(line, item), tokenizer, text)
+        return with_words(cast(Any, job).encode(line, item), text)
 
     return Job(encode, job.size, run)
 
@@ -61,14 +62,22 @@ def alignments(
     """Return the job that aligns given pairs of texts. Raises: UserError for an engine without alignments."""
     require_alignments(manifest)
     limits = {name: whole_limit(manifest.inputs[name].longest, max_batch_tokens) for name in (SOURCE, TARGET)}
+    tails = {name: len(manifest.inputs[name].special.after) for name in limits}
 
     def encode(line: int, pair: tuple[str, str]) -> Row:
         ids = {
-            name: encode_line(line, text, encode=partial(tokenizer.encode, name), limit=limits[name], truncate=truncate)
+            name: encode_line(
+                line,
+                text,
+                encode=partial(tokenizer.encode, name),
+                limit=limits[name],
+                truncate=truncate,
+                tail=tails[name],
+            )
             for name, text in zip(limits, pair, strict=True)
         }
-        row = _with_words({SOURCE: np.array(ids[SOURCE], np.int64)}, tokenizer, pair[0])
-        words = np.array(_cut(tokenizer.words(TARGET, pair[1]), len(ids[TARGET])), np.int64)
+        row = _with_words({SOURCE: np.array(ids[SOURCE], np.int64)}, pair[0], tokenizer, tails[SOURCE])
+        words = np.array(_cut(tokenizer.words(TARGET, pair[1]), len(ids[TARGET]), tails[TARGET]), np.int64)
         return {**row, PREFIX: np.array(ids[TARGET], np.int64), _TARGET_WORDS: words}
 
     def run(session: Session, rows: Sequence[Row]) -> list[Alignment]:
@@ -88,14 +97,14 @@ def pairs_to_align(sources: Iterable[str], targets: Iterable[str]) -> Iterator[t
 _TARGET_WORDS = "target words"
 
 
-def _with_words(row: Row, tokenizer: Tokenizer, text: str) -> Row:
+def _with_words(row: Row, text: str, tokenizer: Tokenizer, tail: int) -> Row:
     """Return the row with the words of its source, which is `text`."""
-    return {**row, WORDS: np.array(_cut(tokenizer.words(SOURCE, text), len(row[SOURCE])), np.int64)}
+    return {**row, WORDS: np.array(_cut(tokenizer.words(SOURCE, text), len(row[SOURCE]), tail), np.int64)}
 
 
-def _cut(words: Sequence[Words], count: int) -> list[Words]:
-    """Return the words of a text that may have been cut to `count` tokens before the last."""
-    return [*words] if len(words) <= count else [*words[: count - 1], words[-1]]
+def _cut(words: Sequence[Words], count: int, tail: int) -> list[Words]:
+    """Return the words of a text that may have been cut to `count` tokens before its last `tail`."""
+    return [*words] if len(words) <= count else [*words[: count - tail], *words[len(words) - tail :]]
 
 
 def _align(
@@ -108,12 +117,13 @@ def _align(
     """Return the alignment of each text of each row, one after the other: their tokens, and the words of each token."""
     every = [(row, spelled) for row, several in zip(rows, words, strict=True) for spelled in several]
     read = text_rows(TARGET, session.vocabularies.written, rows, texts)
-    some = [row for row, (_, spelled) in zip(read, every, strict=True) if spelled]
+    both = [bool(spelled) and len(row[SOURCE]) > 0 for row, spelled in every]
+    some = [row for row, filled in zip(read, both, strict=True) if filled]
     found = iter(_attention(session, some, manifest) if some else ())
-    return [linked(row[WORDS].tolist(), spelled, next(found) if spelled else _NOTHING) for row, spelled in every]
-
-
-_NOTHING = np.zeros((0, 0), np.float32)
+    return [
+        linked(row[WORDS].tolist(), spelled, next(found) if filled else np.zeros((len(spelled), 0), np.float32))
+        for (row, spelled), filled in zip(every, both, strict=True)
+    ]
 
 
 def _attention(session: Session, rows: Sequence[Row], manifest: Manifest) -> Iterator[NDArray[np.float32]]:

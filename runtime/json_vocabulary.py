@@ -37,6 +37,11 @@ class JsonVocabulary:
         most = max([*self._before, *self._after, most if self._beyond is None else -1])
         if most >= size:
             raise UserError(f"has the id {most:,}; the engine's vocabulary has {size:,} tokens", place=str(path))
+        if self._after and not special.ends:
+            hint = "leave out `ends: false`, or remove the template"
+            raise UserError(
+                "its template puts tokens after a text, but the input has no end", place=str(path), hint=hint
+            )
 
     def encode(self, text: str) -> list[int]:
         """See `Vocabulary`."""
@@ -48,7 +53,7 @@ class JsonVocabulary:
         return [one if one < self._beyond else unknown for one in ids]
 
     def surround(self, ids: list[int]) -> list[int]:
-        """See `Vocabulary`: as the template says, or with the end token after them."""
+        """See `Vocabulary`: as the template says, or with the end token after them, if there is one."""
         return [*self._before, *ids, *self._after]
 
     def words(self, text: str) -> list[Words]:
@@ -97,7 +102,7 @@ class JsonVocabulary:
         for start in range(len(whole) - len(bare) + 1):
             if len(whole) > len(bare) and whole[start : start + len(bare)] == bare:
                 return whole[:start], whole[start + len(bare) :]
-        return [], [self.special.last]
+        return [], [*self.special.after]
 
 
 _SHOWN = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]

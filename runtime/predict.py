@@ -56,7 +56,7 @@ def encode_example(
             hint="put one text for each input on a line, separated by tabs",
         )
     aligned = any(item.of for item in inputs.values())
-    tail = 0 if words else 1
+    tails = {name: 0 if words else len(item.special.after) for name, item in inputs.items()}
     row: dict[str, NDArray[Any]] = {}
     for name, text in zip(names, texts, strict=True):
         if inputs[name].kind != "tokens":
@@ -68,11 +68,13 @@ def encode_example(
             encode = partial(_words_and_end, tokenizer)
         limit = whole_limit(inputs[name].longest, max_batch_tokens)
         function = partial(encode, name)
-        ids = encode_line(line, text, encode=function, limit=limit, truncate=truncate, tail=tail)
+        ids = encode_line(line, text, encode=function, limit=limit, truncate=truncate, tail=tails[name])
         row[name] = np.array(ids, np.int64)
     for name, item in inputs.items():
         if item.of is not None and len(row[name]) != len(row[item.of]):
-            found = f"{len(row[name]) - tail} words of {name} for {len(row[item.of]) - tail} of {item.of}"
+            found = (
+                f"{len(row[name]) - tails[name]} words of {name} for {len(row[item.of]) - tails[item.of]} of {item.of}"
+            )
             raise UserError(
                 f"found {found}", place=f"line {line}", hint=f"write one word of {name} for each word of {item.of}"
             )

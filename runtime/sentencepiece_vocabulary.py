@@ -8,7 +8,7 @@ from typing import Any, cast
 import sentencepiece
 
 from xformc.errors import UserError
-from xformc.format.tokens import SPECIAL, SpecialTokens
+from xformc.format.tokens import SpecialTokens
 from xformc.runtime.words import NO_WORDS, Words, words_at
 
 REBUILD = "train the vocabulary with `xformc train`, and build the engine from that run"
@@ -39,7 +39,7 @@ class SentencePieceVocabulary:
         special, pad, unknown, end = self.special, *(found[place] for place in (0, 1, 3))
         wanted = [-1 if one is None else one for one in (special.pad, special.unknown, special.begin)] + [*special.end]
         foreign = pad in (-1, special.pad) and unknown == special.unknown and end in (-1, *special.end)
-        if found != wanted and (special == SPECIAL or not foreign):
+        if found != wanted and (special.usual or not foreign):
             raise UserError(
                 f"has the special tokens {found} (pad, unknown, begin, end), not {wanted}", place=place, hint=REBUILD
             )
@@ -63,8 +63,8 @@ class SentencePieceVocabulary:
         return [one], rest
 
     def surround(self, ids: list[int]) -> list[int]:
-        """See `Vocabulary`: the end token comes after them."""
-        return [*ids, self.special.last]
+        """See `Vocabulary`: the end token comes after them, if there is one."""
+        return [*ids, *self.special.after]
 
     def words(self, text: str) -> list[Words]:
         """See `Vocabulary`; the text is as the model's normalization has it."""
@@ -72,7 +72,8 @@ class SentencePieceVocabulary:
         pieces = [*self.pieces(tag), *map(str, self._processor.EncodeAsPieces(rest))]
         pieces = [piece.replace("▁", " ") for piece in pieces]
         ends = list(accumulate(map(len, pieces)))
-        return [*words_at("".join(pieces), zip([0, *ends], ends, strict=False)), NO_WORDS]
+        found = words_at("".join(pieces), zip([0, *ends], ends, strict=False))
+        return [*found, *[NO_WORDS] * len(self.special.after)]
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Vocabulary`: ▁ is a space; <unk>, <s> and </s> are special."""

@@ -73,7 +73,7 @@ class Tokenizer:
 
     def after(self, name: str) -> list[int]:
         """Return the special tokens after a text of the input `name`."""
-        return [self.vocabularies[name].special.last]
+        return [*self.vocabularies[name].special.after]
 
     def encode_words(self, name: str, text: str) -> list[int]:
         """Return one id for each word between spaces, without an end token; a word of several pieces is unknown.

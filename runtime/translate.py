@@ -111,14 +111,15 @@ def write_rows(
     options: SearchOptions | SampleOptions,
     constraint: Matching | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return the hypotheses of each row, best first; a row with a text of only the end token gets an empty text."""
+    """Return the hypotheses of each row, best first; a row with an empty text gets an empty text."""
     given, written = manifest.given, manifest.written
     beside = beside_text(manifest.results)
     nothing = nothing_of({name: result for name, result in manifest.results.items() if name != written}, tokenizer)
     results = [[Hypothesis("", 0.0, (), nothing)] for _ in rows]
-    least = {name: 1 + (item.kind == "tokens") for name, item in given.items()}
     filled = [
-        index for index, row in enumerate(rows) if all(n >= least[name] for name, n in row_lengths(given, row).items())
+        index
+        for index, row in enumerate(rows)
+        if all(n >= given[name].least for name, n in row_lengths(given, row).items())
     ]
     if filled:
         some = [rows[index] for index in filled]

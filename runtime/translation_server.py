@@ -77,7 +77,8 @@ class TranslationServer(BatchServer[TranslationReply]):
     def submit_row(self, row: Row) -> TranslationReply:
         """As `submit`, of a row with the ids of the source, and any prefix and options."""
         reply = TranslationReply(search_of(row, self._options, self._longest), self._hypotheses)
-        if row_lengths(self._manifest.given, row)["source"] < 2:  # the end token alone
+        given = self._manifest.given
+        if row_lengths(given, row)["source"] < given["source"].least:
             reply.set_running_or_notify_cancel()
             reply.set_result([Hypothesis("", 0.0, ())])
             return reply

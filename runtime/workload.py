@@ -152,9 +152,10 @@ def count_results(manifest: Manifest, found: Prediction) -> int:
 
 
 def _ids(random: np.random.Generator, item: Input, length: int) -> list[int]:
-    """Return random ids with the end token last, at most as many as the input takes."""
+    """Return random ids as a text has them, at most as many as the input takes."""
     length = length if item.longest is None else min(length, item.longest)
-    return [*map(int, random_ids(random, item, length - 1)), item.special.last]
+    after = item.special.after
+    return [*map(int, random_ids(random, item, length - len(after))), *after]
 
 
 def _row(random: np.random.Generator, inputs: Mapping[str, Input], length: int) -> Row:

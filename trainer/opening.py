@@ -8,7 +8,6 @@ import torch
 
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
-from xformc.format.tokens import SPECIAL
 from xformc.trainer.data.added_symbols import with_symbols
 from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.dataset import Corpus, EncodedCorpus, encode_corpus, make_tokenizer, reads_text
@@ -68,7 +67,9 @@ def check_special(spec: Spec, schema: DataSchema, corpus: Corpus, options: Optio
     if options.tokenizer is not None and (fixed or prepared):
         message = "--tokenizer: examples of an objective, prepared data and arrays have vocabularies of their own"
         raise UserError(message, hint="give the data as text, without an objective")
-    if all(item.special == SPECIAL for item in spec.inputs.values()):
+    if schema.objective is not None and not all(item.special.ends for item in spec.inputs.values()):
+        raise UserError("ends: false: the texts of an objective have an end", hint="remove it from the inputs")
+    if all(item.special.usual for item in spec.inputs.values()):
         return
     if fixed:
         message = "special_tokens: examples of an objective and arrays have xformc's own"

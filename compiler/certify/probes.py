@@ -74,9 +74,10 @@ def source_positions(program: Program, source: Row) -> int:
 
 
 def sentence(random: np.random.Generator, length: int, declared: Input) -> NDArray[np.int64]:
-    """`length` random tokens, or as many as the model accepts, and the end token."""
-    length = length if declared.longest is None else min(length, declared.longest - 1)
-    return np.append(random_ids(random, declared, length), declared.special.last)
+    """`length` random tokens, or as many as the model accepts, and what comes after a text."""
+    after = declared.special.after
+    length = length if declared.longest is None else min(length, declared.longest - len(after))
+    return np.append(random_ids(random, declared, length), np.array(after, np.int64))
 
 
 def _reach(graph: Graph) -> int:

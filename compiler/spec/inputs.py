@@ -1,7 +1,7 @@
 """Reads the inputs of a spec and looks up their sizes."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.spec.expressions import Number
@@ -51,7 +51,9 @@ class _Reader:
         message = f"the size of a vocabulary must be a whole number, at least {SMALLEST_VOCABULARY}"
         hint = "four tokens are reserved: padding, unknown, begin and end"
         axes = (self.axis(value, SMALLEST_VOCABULARY, message, hint),)
-        return Input("tokens", axes, self.along(entry), entry.key, special=self.special)
+        ends = entry.tree.get("ends")
+        special = self.special if ends is None else replace(self.special, ends=ends.value is not False)
+        return Input("tokens", axes, self.along(entry), entry.key, special=special)
 
     def vectors(self, entry: Entry, value: Tree) -> Input:
         return Input("vectors", (self.axis(value),), self.along(entry), entry.key, self.rate(entry))

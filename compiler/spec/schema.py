@@ -35,7 +35,7 @@ class Input(Section):
     `tokens`: token ids of a vocabulary of this size. `vectors`: any number of vectors of this size. `values`: numbers
     along these axes. `edges`: which positions of another input may attend to which. `along`, beside tokens or vectors:
     the input whose positions these have, one for each. `rate`, beside vectors: they are the consecutive samples of a
-    sound, and this is the number of samples in a second.
+    sound, and this is the number of samples in a second. `ends`, beside tokens: whether texts have an end token.
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in get_args(InputKind)]})
@@ -46,10 +46,11 @@ class Input(Section):
     edges: str | None = None
     along: str | None = None
     rate: Size = None
+    ends: bool = True
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Input":
-        kinds = [name for name in Input.model_fields if name not in ("along", "rate")]
+        kinds = [name for name in Input.model_fields if name not in ("along", "rate", "ends")]
         found = [name for name in kinds if name in self.model_fields_set]
         if len(found) != 1:
             raise ValueError(f"needs exactly one of {', '.join(kinds)}, found {len(found)}")
@@ -57,6 +58,8 @@ class Input(Section):
             raise ValueError(f"cannot lie along another input: {found[0]} have no positions")
         if self.rate is not None and (found[0] != "vectors" or self.along is not None):
             raise ValueError("cannot have a rate: only vectors with positions of their own are samples")
+        if "ends" in self.model_fields_set and (found[0] != "tokens" or self.along is not None):
+            raise ValueError("cannot have 'ends': only tokens with positions of their own are texts with an end")
         return self
 
 

@@ -55,6 +55,7 @@ def task_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declar
         return []
     along = _along_problems(inputs, results)
     needed = _special_problems(task, tree, inputs)
+    needed += _end_problems(inputs, results)
     needed += _token_problems(tree, inputs, results)
     return [*_input_problems(task, declared, inputs), *along, *needed, *_idle_problems(task, tree, inputs, results)]
 
@@ -97,6 +98,18 @@ def _special_problems(task: str, tree: Tree, inputs: Mapping[str, Input]) -> lis
         Problem(entry.tree.span, f"{task} needs {what}; only a language_model may have none")
         for key, what, value in (("begin", "a begin token", special.begin), ("pad", "padding", special.pad))
         if value is None and (entry := section.entries.get(key)) is not None
+    ]
+
+
+def _end_problems(inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
+    """Report texts without an end that need one: the written text, and those along which others lie."""
+    written, along = written_in(results), {item.of for item in inputs.values() if item.kind == "tokens"}
+    reasons = {name: "the model ends it by an end token" for name in inputs if name == written}
+    reasons |= {name: "tokens along it have an end" for name in inputs if name in along}
+    return [
+        Problem(item.span, f"'{name}' cannot have 'ends: false': {reasons[name]}", "remove it")
+        for name, item in inputs.items()
+        if name in reasons and item.kind == "tokens" and not item.special.ends
     ]
 
 

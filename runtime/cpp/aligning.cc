@@ -23,7 +23,7 @@ class Aligning : public Task {
       const Vocabulary& vocabulary = *vocabularies_[part];
       const auto reads = [&](std::string_view text) { return vocabulary.encode(text); };
       const Limit limit = whole_limit(inputs_[part]->longest, batching_.max_batch_tokens);
-      Ids ids = encode_line(line, texts[part], reads, limit, batching_.truncate, 1, log_);
+      Ids ids = encode_line(line, texts[part], reads, limit, batching_.truncate, vocabulary.tail(), log_);
       const auto count = static_cast<int64_t>(ids.size());
       (part == SOURCE ? row.words : row.target_words) =
           read_words(vocabulary, valid_text(texts[part], "line " + std::to_string(line)), count);

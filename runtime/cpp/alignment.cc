@@ -31,6 +31,9 @@ Links linked(const std::vector<Words>& source, const std::vector<Words>& target,
   return links;
 }
 
+// Whether there is nothing to align.
+bool is_nothing(const Row& row, const Ids& text) { return text.empty() || row.fields[0].positions == 0; }
+
 }  // namespace
 
 void require_alignments(const Manifest& manifest) {
@@ -48,7 +51,7 @@ std::vector<Links> align(const Model& model, const Stopper& stopper, const Manif
   Rows some, written;
   int64_t longest_source = 0, longest = 0;
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (texts[i].empty()) continue;
+    if (is_nothing(*rows[i], texts[i])) continue;
     Ids ids = target.special.begun();
     ids.insert(ids.end(), texts[i].begin(), texts[i].end() - 1);
     const auto positions = static_cast<int64_t>(ids.size());
@@ -57,6 +60,9 @@ std::vector<Links> align(const Model& model, const Stopper& stopper, const Manif
     read.push_back({{{std::move(ids), {}, positions}}});
     written.push_back(&read.back());
     some.push_back(rows[i]);
+  }
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (!texts[i].empty() && is_nothing(*rows[i], texts[i])) found[i] = linked(rows[i]->words, words[i], nullptr, 0);
   }
   if (read.empty()) return found;
   Batch batch;
@@ -67,7 +73,7 @@ std::vector<Links> align(const Model& model, const Stopper& stopper, const Manif
   std::vector<int64_t> shape;
   const float* weights = outputs[0].floats({static_cast<int64_t>(some.size()), longest, longest_source}, shape);
   for (size_t i = 0; i < texts.size(); ++i) {
-    if (texts[i].empty()) continue;
+    if (is_nothing(*rows[i], texts[i])) continue;
     found[i] = linked(rows[i]->words, words[i], weights, longest_source);
     weights += longest * longest_source;
   }

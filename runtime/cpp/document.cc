@@ -119,6 +119,12 @@ std::vector<int64_t> Document::ids(const std::string& key, size_t most, int64_t 
   return found;
 }
 
+bool Document::boolean(const std::string& key) const {
+  const Json& value = get(key);
+  if (!value.is_boolean()) wrong(key, "true or false");
+  return value;
+}
+
 double Document::number(const std::string& key, double low, double high) const {
   const Json& value = get(key);
   if (!value.is_number() || !(value >= low && value <= high)) {

@@ -34,6 +34,7 @@ class Document {
   std::vector<int64_t> integers(const std::string& key, size_t count) const;
   // A list of `least` to `most` distinct integers from 0 to `size` - 1.
   std::vector<int64_t> ids(const std::string& key, size_t most, int64_t size, size_t least = 1) const;
+  bool boolean(const std::string& key) const;
   double number(const std::string& key, double low, double high) const;
   Document section(const std::string& key) const;
 

@@ -140,6 +140,13 @@ JsonVocabulary::JsonVocabulary(const std::filesystem::path& path, int64_t size, 
   }
   first_ = std::make_unique<const AddedTokens>(first);
   second_ = std::make_unique<const AddedTokens>(second);
+  set_template();
+  if (special_.ends || after_.empty()) return;
+  throw invalid_engine("its template puts tokens after a text, but the input has no end", path.string(),
+                       "leave out `ends: false`, or remove the template");
+}
+
+void JsonVocabulary::set_template() {
   if (file_.before.empty() && file_.after.empty()) return;
   before_ = file_.before;
   after_ = file_.after;

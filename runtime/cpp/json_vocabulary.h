@@ -25,6 +25,7 @@ class JsonVocabulary : public Vocabulary {
     Spelled spelled;
   };
 
+  void set_template();
   Tokens tokens_of(std::string_view text) const;
   void add_words(std::string_view text, Tokens& tokens) const;
   std::string rewritten(std::string_view text) const;

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t FORMAT = 6;
+constexpr int64_t FORMAT = 7, TOKENS_FORMAT = 6;
 constexpr size_t MANIFEST_BYTES = 1 << 20;
 constexpr int64_t FILE_BYTES = int64_t{1} << 40;
 constexpr int64_t MAX_BEAM = 1024;  // of an alignment
@@ -65,6 +65,7 @@ SpecialTokens read_special(const Document& document, int64_t size) {
   special.unknown = optional("unknown");
   special.begin = optional("begin");
   special.end = document.ids("end", MAX_ENDS, size);
+  if (document.has("ends")) special.ends = document.boolean("ends");
   if (special.pad && std::count(special.end.begin(), special.end.end(), *special.pad) > 0) {
     throw invalid_engine(document.path() + "end has the id of padding, " + std::to_string(*special.pad),
                          document.place(), COPY);
@@ -363,7 +364,7 @@ DeclaredResult read_result(const Document& document, const std::string& name, co
 }
 
 // Format 4: format 3 with the results that a spec declares. Format 5: some of them depend on the written text. Format 6:
-// format 3 or 5 with the special tokens of each input.
+// format 3 or 5 with the special tokens of each input. Format 7: their texts may have no end token.
 void read_declared(const Document& document, Manifest& manifest) {
   manifest.task = document.text("task", DECLARED);
   manifest.inputs = read_inputs(document.section("inputs"));
@@ -420,6 +421,12 @@ bool SpecialTokens::has(int64_t id) const {
   return id == pad || id == unknown || id == begin || std::count(end.begin(), end.end(), id) > 0;
 }
 
+bool SpecialTokens::usual() const {
+  SpecialTokens ended = *this;
+  ended.ends = true;
+  return ended == SpecialTokens{};
+}
+
 const char* Input::kind_name() const { return KINDS[static_cast<size_t>(kind)].c_str(); }
 
 const char* DeclaredResult::kind_name() const { return RESULT_KINDS[static_cast<size_t>(kind)].c_str(); }
@@ -473,8 +480,8 @@ Manifest read_manifest(const fs::path& folder) {
                          path.string(), "upgrade: pip install --upgrade xformc");
   }
   if (document.text("checksum") != checksum(document.fields())) throw invalid_engine(CHANGED, path.string(), COPY);
-  if (manifest.format < FORMAT) check_tokens(document.section("tokens"));
-  const bool declared = manifest.format == FORMAT ? !is_task(document.text("task")) : manifest.format >= 4;
+  if (manifest.format < TOKENS_FORMAT) check_tokens(document.section("tokens"));
+  const bool declared = manifest.format >= TOKENS_FORMAT ? !is_task(document.text("task")) : manifest.format >= 4;
   (manifest.format == 1 ? read_format_1 : declared ? read_declared : read_task)(document, manifest);
   manifest.given = given_inputs(manifest);
   std::vector<std::string> needed = {"model.onnx", manifest.has_results_of_text() ? "results.onnx" : ""};

@@ -19,14 +19,18 @@ constexpr int64_t MAX_SIZE = int64_t{1} << 31;  // of an axis or a vocabulary
 struct SpecialTokens {
   std::optional<int64_t> pad = 0, unknown = 1, begin = 2;
   std::vector<int64_t> end = {3};  // what ends a text; the first ends the texts that a model is given
+  bool ends = true;                // whether these have an end token
 
   int64_t absent() const { return pad.value_or(-1); }  // where a prompt or a prefix has no token
   int64_t fill() const { return pad.value_or(0); }     // after a text, where values do not count
   int64_t last() const { return end[0]; }
+  std::vector<int64_t> after() const { return ends ? std::vector<int64_t>{last()} : std::vector<int64_t>{}; }
   std::vector<int64_t> begun() const { return begin ? std::vector<int64_t>{*begin} : std::vector<int64_t>{}; }
   bool has(int64_t id) const;  // whether it is a special token
+  bool usual() const;          // whether the ids are those of the vocabularies that xformc trains
   bool operator==(const SpecialTokens& other) const {
-    return pad == other.pad && unknown == other.unknown && begin == other.begin && end == other.end;
+    return pad == other.pad && unknown == other.unknown && begin == other.begin && end == other.end &&
+           ends == other.ends;
   }
 };
 

@@ -54,7 +54,7 @@ class Writing : public Task {
     return static_cast<int64_t>(std::min<__int128>(positions + needed(row, measured(row)), INT64_MAX));
   }
 
-  // A row with a text of only the end token gets an empty text.
+  // A row with an empty text gets an empty text.
   std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const override {
     Result nothing{{{"", 0, {}}}, {}};
     beside_.set_nothing(nothing.values);
@@ -106,7 +106,8 @@ class Writing : public Task {
 
   bool is_empty(const Row& row) const {
     for (size_t i = 0; i < given_.size(); ++i) {
-      const int64_t least = given_[i].kind == Kind::tokens ? 2 : given_[i].kind == Kind::vectors ? 1 : 0;
+      const auto after = static_cast<int64_t>(given_[i].special.after().size());
+      const int64_t least = given_[i].kind == Kind::tokens ? 1 + after : given_[i].kind == Kind::vectors ? 1 : 0;
       if (row.fields[i].positions < least) return true;
     }
     return false;

@@ -53,7 +53,7 @@ void check_special(const sentencepiece::SentencePieceProcessor& processor, const
   wanted.insert(wanted.end(), special.end.begin(), special.end.end());
   const bool ends = end == -1 || std::find(special.end.begin(), special.end.end(), end) != special.end.end();
   const bool foreign = (pad == -1 || pad == special.pad) && unknown == special.unknown && ends;
-  if (found == wanted || (!(special == SpecialTokens{}) && foreign)) return;
+  if (found == wanted || (!special.usual() && foreign)) return;
   throw invalid_engine("has the special tokens " + listed(found) + " (pad, unknown, begin, end), not " + listed(wanted),
                        path.string(), RETRAIN);
 }

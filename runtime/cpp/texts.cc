@@ -92,14 +92,17 @@ Field ExampleReader::tokens(size_t line, const Input& input, const xformc_text& 
   const auto reads = [&](std::string_view given) {
     if (!words_ && !aligned_) return vocabulary.encode(given);
     Ids ids = vocabulary.encode_words(given);
-    if (!words_) ids.push_back(input.special.last());
+    const Ids after = words_ ? Ids{} : input.special.after();
+    ids.insert(ids.end(), after.begin(), after.end());
     return ids;
   };
   const Limit limit = whole_limit(input.longest, batching_.max_batch_tokens);
-  Ids ids = encode_line(line, text, reads, limit, batching_.truncate, words_ ? 0 : 1, log_);
+  Ids ids = encode_line(line, text, reads, limit, batching_.truncate, tail(input), log_);
   const auto count = static_cast<int64_t>(ids.size());
   return {std::move(ids), {}, count};
 }
+
+size_t ExampleReader::tail(const Input& input) const { return words_ ? 0 : input.special.after().size(); }
 
 Field ExampleReader::sound(size_t line, const Input& input, const xformc_text& path) const {
   const std::string place = "line " + std::to_string(line);
@@ -118,9 +121,10 @@ Field ExampleReader::sound(size_t line, const Input& input, const xformc_text& p
 void ExampleReader::check_along(size_t line, size_t index, const Row& row) const {
   const Input& input = inputs_[index];
   const auto of = std::find_if(inputs_.begin(), inputs_.end(), [&](const Input& one) { return one.name == input.of; });
-  const int64_t tail = words_ ? 0 : 1, found = row.fields[index].positions - tail;
-  const int64_t wanted = row.fields[of - inputs_.begin()].positions - tail;
-  if (of == inputs_.end() || found == wanted) return;
+  if (of == inputs_.end()) return;
+  const int64_t found = row.fields[index].positions - static_cast<int64_t>(tail(input));
+  const int64_t wanted = row.fields[of - inputs_.begin()].positions - static_cast<int64_t>(tail(*of));
+  if (found == wanted) return;
   throw invalid_argument("found " + std::to_string(found) + " words of " + input.name + " for " +
                              std::to_string(wanted) + " of " + input.of,
                          "line " + std::to_string(line),

@@ -56,6 +56,7 @@ class ExampleReader {
  private:
   Field tokens(size_t line, const Input& input, const xformc_text& text) const;
   Field sound(size_t line, const Input& input, const xformc_text& path) const;
+  size_t tail(const Input& input) const;  // the number of tokens after a text
   void check_along(size_t line, size_t index, const Row& row) const;
 
   const std::vector<Input>& inputs_;

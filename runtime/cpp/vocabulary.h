@@ -48,8 +48,11 @@ class Vocabulary {
   const Ids& before() const { return before_; }
   const Ids& after() const { return after_; }
 
+  // The number of tokens that stay at the end of a text that is cut: the end token, or none.
+  size_t tail() const { return special_.after().size(); }
+
  protected:
-  explicit Vocabulary(SpecialTokens special) : special_(std::move(special)), after_{special_.last()} {}
+  explicit Vocabulary(SpecialTokens special) : special_(std::move(special)), after_(special_.after()) {}
 
   // The text of ids that are not special.
   virtual std::string text_of(const Ids& ids) const = 0;

@@ -29,7 +29,8 @@ std::vector<Words> read_words(const Vocabulary& vocabulary, std::string_view tex
     found.push_back(first < last ? Words{first, last} : Words{0, 0});
   }
   found.resize(found.size() + vocabulary.after().size(), {0, 0});
-  if (static_cast<int64_t>(found.size()) > count) found.erase(found.begin() + (count - 1), found.end() - 1);
+  const auto tail = static_cast<int64_t>(vocabulary.tail());
+  if (static_cast<int64_t>(found.size()) > count) found.erase(found.begin() + (count - tail), found.end() - tail);
   return found;
 }
 

@@ -220,7 +220,8 @@ class Translating(Loaded):
         reads, limit = partial(tokenizer.encode, "source"), whole_limit(source.longest, batching.max_batch_tokens)
 
         def encode(line: int, text: str) -> Row:
-            ids = encode_line(line, text, encode=reads, limit=limit, truncate=truncate)
+            tail = len(source.special.after)
+            ids = encode_line(line, text, encode=reads, limit=limit, truncate=truncate, tail=tail)
             return {"source": np.array(ids, np.int64)}
 
         if seed is None:

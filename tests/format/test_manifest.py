@@ -98,7 +98,7 @@ def test_load_refuses_names_that_lead_out(own_engine: Path, name: str) -> None:
 
 
 WRONG: list[tuple[Callable[[dict[str, Any]], object], str]] = [
-    (lambda content: content.update(format=7), "engine format 7 is newer than this xformc, which reads up to 6"),
+    (lambda content: content.update(format=8), "engine format 8 is newer than this xformc, which reads up to 7"),
     (lambda content: content.update(format="1"), "format must be an integer from 1 to 4,611,686,018,427,387,904"),
     (lambda content: content.update(format=0), "format must be"),
     (lambda content: content.pop("name"), "the key name is missing"),

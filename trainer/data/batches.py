@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
-from xformc.trainer.data.columns import Column, Counts
+from xformc.trainer.data.columns import Column, Counts, Sequences
 
 ROW_MULTIPLE = 8
 
@@ -20,7 +20,7 @@ class Examples:
     """Columns with the same number of rows: the model's inputs and what its losses compare with, by name, in order.
 
     ignore: the whole number that does not count as a target; of other numbers NaN does not count. longest: maximum
-    positions of a sequence. too_long: number of examples dropped because they are longer.
+    positions of a sequence. too_long, empty: the examples dropped because they are longer, or an input has no position.
     """
 
     inputs: Mapping[str, Column]
@@ -28,6 +28,7 @@ class Examples:
     ignore: Mapping[str, int]
     longest: int
     too_long: int = 0
+    empty: int = 0
 
     def __len__(self) -> int:
         """The number of examples."""
@@ -119,13 +120,16 @@ class Batch:
 
 
 def without_long(examples: Examples) -> Examples:
-    """Drop and count the examples with a sequence longer than `longest`."""
-    fits = np.ones(len(examples), np.bool_)
+    """Drop and count the examples with a sequence longer than `longest`, and those with an empty one."""
+    fits, empty = np.ones(len(examples), np.bool_), np.zeros(len(examples), np.bool_)
     for column in examples.inputs.values():
         fits &= column.lengths() <= examples.longest
-    inputs = {name: column.at(fits) for name, column in examples.inputs.items()}
-    targets = {name: column.at(fits) for name, column in examples.targets.items()}
-    return replace(examples, inputs=inputs, targets=targets, too_long=int((~fits).sum()))
+        empty |= isinstance(column, Sequences) & (column.lengths() == 0)
+    kept = fits & ~empty
+    inputs = {name: column.at(kept) for name, column in examples.inputs.items()}
+    targets = {name: column.at(kept) for name, column in examples.targets.items()}
+    too_long, none = int((~fits).sum()), int((fits & empty).sum())
+    return replace(examples, inputs=inputs, targets=targets, too_long=too_long, empty=none)
 
 
 def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int, window: int = 0) -> list[Counts]:

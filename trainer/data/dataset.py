@@ -137,6 +137,7 @@ def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
         empty = split.empty if isinstance(split, Texts) else 0
         dropped = [
             f"{empty:,} with an empty column" if empty else "",
+            f"{examples.empty:,} without tokens" if examples.empty else "",
             f"{examples.too_long:,} longer than {examples.longest} positions" if examples.too_long else "",
         ]
         reasons = " and ".join(reason for reason in dropped if reason)

@@ -1,13 +1,13 @@
 """Vocabularies that came with the weights of another library: other special tokens, or a tokenizer.json."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from xformc.errors import UserError
 from xformc.format.names import TOKENIZER
-from xformc.format.tokens import SPECIAL, SpecialTokens
+from xformc.format.tokens import SpecialTokens
 from xformc.runtime.tokenizer import open_vocabulary
 from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.vocabulary import SUFFIXES, Tokenizer, Vocabulary, tokenizer_files, vocabulary_at
@@ -56,15 +56,18 @@ def tokenizer_in(folder: Path, schema: DataSchema) -> Tokenizer:
         if path is None:
             message = f"there is no tokenizer for the input '{name}' beside these weights"
             raise UserError(message, place=str(folder), hint=f"give a run whose data was text, with {TOKENIZER}")
-        if (path, special) not in loaded:
-            loaded[path, special] = opened_vocabulary(path, size, special)
-        found[name] = loaded[path, special]
+        if not special.ends:
+            open_vocabulary(path, size, special)  # which refuses a template with an end
+        same = replace(special, ends=True)
+        if (path, same) not in loaded:
+            loaded[path, same] = opened_vocabulary(path, size, same)
+        found[name] = loaded[path, same]
     return Tokenizer(found)
 
 
 def opened_vocabulary(path: Path, size: int, special: SpecialTokens) -> Vocabulary:
     """The vocabulary in a file, for an input with this size and these special tokens. Raises: UserError."""
-    if special == SPECIAL and path.suffix != ".json":
+    if special.usual and path.suffix != ".json":
         return vocabulary_at(path, size)
     opened = open_vocabulary(path, size, special)
     suffix = path.suffix if path.suffix in SUFFIXES else SUFFIXES[0]
@@ -73,7 +76,7 @@ def opened_vocabulary(path: Path, size: int, special: SpecialTokens) -> Vocabula
 
 def is_foreign(folder: Path, schema: DataSchema) -> bool:
     """Whether the tokenizers of a run are those of an import."""
-    own = all(schema.inputs[name].special == SPECIAL for name in schema.texts)
+    own = all(schema.inputs[name].special.usual for name in schema.texts)
     return not own or any((folder / file).with_suffix(".json").is_file() for file in _names(schema))
 
 

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -45,9 +46,10 @@ def file_hash(path: Path) -> str:
 def _shared(path: Path, items: Mapping[str, Input]) -> dict[str, Vocabulary]:
     """The vocabulary of each input, one object for those with the same size and special tokens."""
     known: dict[object, Vocabulary] = {}
-    for item in items.values():
-        known.setdefault((item.vocabulary, item.special), opened_vocabulary(path, item.vocabulary, item.special))
-    return {name: known[item.vocabulary, item.special] for name, item in items.items()}
+    keys = {name: (item.vocabulary, replace(item.special, ends=True)) for name, item in items.items()}
+    for key in keys.values():
+        known.setdefault(key, opened_vocabulary(path, *key))
+    return {name: known[key] for name, key in keys.items()}
 
 
 def _hint(path: Path) -> str | None:

@@ -155,7 +155,7 @@ class _Encoder:
             return replace(pack(vocabulary.encode_words(texts)), fill=vocabulary.special.fill)
         if any(item.of for item in self.schema.inputs.values()):
             return packed(vocabulary.encode_words(texts), vocabulary)
-        return packed(vocabulary.encode(texts), vocabulary)
+        return packed(vocabulary.encode(texts), vocabulary, ends=self.schema.special[base].ends)
 
     def require_aligned(self, name: str, column: Column, of: str, along: Column) -> None:
         """Check that an input has as many positions as the one along which it lies. Raises: UserError."""

@@ -44,16 +44,16 @@ def encode_texts(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels:
     return _ENCODERS[schema.task](texts, schema, tokenizer, labels)
 
 
-def affixes(vocabulary: Vocabulary, *, written: bool = False, alone: bool = False) -> Affixes:
+def affixes(vocabulary: Vocabulary, *, ends: bool = True, written: bool = False, alone: bool = False) -> Affixes:
     """The tokens before and after the texts of an input: what their vocabulary puts around them.
 
-    A `written` text has the begin token before them, which a decoder reads first; a text that is written `alone`, by a
-    language model, has that and the end token only.
+    A text without an end (`ends` is false) has no token after it. A `written` text has the begin token before them,
+    which a decoder reads first; one that is written `alone`, by a language model, has that and the end token only.
     """
     special, (before, after) = vocabulary.special, vocabulary.around
     if alone:
         return special.begun, (special.last,)
-    return (*special.begun, *before) if written else before, after
+    return (*special.begun, *before) if written else before, after if ends else ()
 
 
 def of_pairs(source: Sequences, target: Sequences, longest: int, ignored: int = PAD) -> Examples:
@@ -75,16 +75,24 @@ def of_texts(whole: Sequences, longest: int, name: str = "text", ignored: int = 
 
 
 def packed(
-    texts: Sequence[Sequence[int]], vocabulary: Vocabulary, *, written: bool = False, alone: bool = False
+    texts: Sequence[Sequence[int]],
+    vocabulary: Vocabulary,
+    *,
+    ends: bool = True,
+    written: bool = False,
+    alone: bool = False,
 ) -> Sequences:
     """Return the ids of texts between their `affixes`."""
-    before, after = affixes(vocabulary, written=written, alone=alone)
+    before, after = affixes(vocabulary, ends=ends, written=written, alone=alone)
     return replace(pack(texts, before=before, after=after), fill=vocabulary.special.fill)
 
 
 def _translation(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labels: Sequence[str]) -> Examples:
-    ids, known = _encode(texts, tokenizer), tokenizer.vocabularies
-    source, target = (packed(ids[name], known[name], written=name == "target") for name in ("source", "target"))
+    ids, known, special = _encode(texts, tokenizer), tokenizer.vocabularies, schema.special
+    source, target = (
+        packed(ids[name], known[name], ends=special[name].ends, written=name == "target")
+        for name in ("source", "target")
+    )
     return of_pairs(source, target, schema.longest, known["target"].special.ignored)
 
 
@@ -99,7 +107,9 @@ def _classification(texts: Texts, schema: DataSchema, tokenizer: Tokenizer, labe
     encode = _encode_words if any(item.of for item in schema.inputs.values()) else _encode
     encoded = encode(texts, tokenizer)
     _require_aligned(texts, schema, encoded)
-    inputs = {name: packed(ids, tokenizer.vocabularies[name]) for name, ids in encoded.items()}
+    inputs = {
+        name: packed(ids, tokenizer.vocabularies[name], ends=schema.special[name].ends) for name, ids in encoded.items()
+    }
     ids = [row[0] for row in label_ids(texts, labels, each=False)]
     return without_long(Examples(inputs, {LABELS: Values(np.array(ids), whole=True)}, {LABELS: IGNORE}, schema.longest))
 

@@ -35,6 +35,11 @@ class Input:
         return self.kind in ("tokens", "vectors") and self.of is None
 
     @property
+    def least(self) -> int:
+        """The fewest positions of an example that is not empty: one beside the end token."""
+        return 1 + len(self.special.after) if self.kind == "tokens" else 1
+
+    @property
     def hop(self) -> int:
         """The number of samples at each position of a sound."""
         assert self.rate is not None, "only a sound has samples"

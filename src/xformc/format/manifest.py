@@ -19,9 +19,9 @@ from xformc.format.search_options import OPTIONS, SearchOption, Setting
 from xformc.format.targets import Target
 from xformc.format.tasks import TASKS, Decoding
 
-FORMAT, OF_TEXT_FORMAT, RESULTS_FORMAT, TASK_FORMAT = 6, 5, 4, 3
-"""The newest format, which says the special tokens of each input; that of engines with results of the written text,
-that of other declared results, and that of one of the four tasks."""
+FORMAT, TOKENS_FORMAT, OF_TEXT_FORMAT, RESULTS_FORMAT, TASK_FORMAT = 7, 6, 5, 4, 3
+"""The newest format, which says of each input whether its texts have an end token; that which says its special tokens,
+that of engines with results of the written text, that of other declared results, and that of one of the four tasks."""
 MANIFEST_BYTES = 1 << 20
 FILE_BYTES = 1 << 40
 TOKENIZER_BYTES = 1 << 28

@@ -17,6 +17,7 @@ from xformc.format.manifest import (
     FILE_BYTES,
     FORMAT,
     MANIFEST_BYTES,
+    TOKENS_FORMAT,
     Calibration,
     FileRecord,
     Manifest,
@@ -62,7 +63,7 @@ def read_manifest(directory: Path | str) -> Manifest:
         )
     if document.text("checksum") != manifest_checksum(document.fields):
         raise UserError(CHANGED, place=document.place, hint=COPY)
-    if version < FORMAT:
+    if version < TOKENS_FORMAT:
         _check_tokens(document.section("tokens"))
     manifest = _READERS[version](document)
     models = (MODEL, OF_TEXT) if of_text(manifest.results) else (MODEL,)
@@ -133,7 +134,8 @@ def _read_format_4(document: Document) -> Manifest:
 
 
 def _read_format_6(document: Document) -> Manifest:
-    """Read format 6, which is format 3 or 5 with special tokens for each input of tokens."""
+    """Read format 6, which is format 3 or 5 with special tokens for each input of tokens, and format 7, whose texts may
+    have no end token."""
     return _read_format_3(document) if document.text("task") in NAMED else _read_format_4(document)
 
 
@@ -224,6 +226,7 @@ _READERS: dict[int, Callable[[Document], Manifest]] = {
     4: _read_format_4,
     5: _read_format_4,
     6: _read_format_6,
+    7: _read_format_6,
 }
 
 
@@ -281,7 +284,8 @@ def _read_special(document: Document, size: int) -> SpecialTokens:
     ends = document.ids("end", MAX_ENDS, size)
     if pad in ends:
         raise UserError(f"{document.path}end has the id of padding, {pad}", place=document.place, hint=COPY)
-    return SpecialTokens(pad, unknown, begin, ends)
+    ended = document.boolean("ends") if "ends" in document.fields else True
+    return SpecialTokens(pad, unknown, begin, ends, ended)
 
 
 def _check_tokens(document: Document) -> None:

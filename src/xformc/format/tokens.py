@@ -1,7 +1,7 @@
 """Special tokens: their ids in a vocabulary, which are data of each input of tokens."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
@@ -20,13 +20,14 @@ class SpecialTokens:
 
     pad: fills the positions after a text. unknown: stands for what the vocabulary lacks. begin: what a decoder reads
     before the first token that it writes. Each is None in a vocabulary without it. end: the tokens that end a text; the
-    first is the one that texts are given with.
+    first is the one that texts are given with. ends: whether they are given with one.
     """
 
     pad: int | None = PAD
     unknown: int | None = UNKNOWN
     begin: int | None = BEGIN
     end: tuple[int, ...] = (END,)
+    ends: bool = True
 
     @property
     def absent(self) -> int:
@@ -52,6 +53,16 @@ class SpecialTokens:
     def last(self) -> int:
         """The token that ends the texts that a model is given."""
         return self.end[0]
+
+    @property
+    def after(self) -> tuple[int, ...]:
+        """What comes after a text that a model is given: the end token, or nothing."""
+        return (self.last,) if self.ends else ()
+
+    @property
+    def usual(self) -> bool:
+        """Whether the ids are those of the vocabularies that xformc trains."""
+        return replace(self, ends=True) == SPECIAL
 
     def as_input(self, end: Sequence[int]) -> int | tuple[int, ...]:
         """These end tokens as the engine's input `end_token` has them: a number, or as many as it has itself."""

@@ -17,7 +17,7 @@ from xformc.trainer.data.shards.manifest import Stored
 from xformc.trainer.data.text_files import Row
 from xformc.trainer.data.vocabulary import Vocabulary
 
-RATIO, COPY = "above the length ratio", "with equal sides"
+RATIO, COPY, NOTHING = "above the length ratio", "with equal sides", "without tokens"
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,9 @@ class Encoder:
             elif filters.max_ratio is not None and max(lengths) > filters.max_ratio * max(1, min(lengths)):
                 dropped[RATIO] += 1
             else:
-                kept.append(tuple([*before, *ids, *after] for ids, (before, after) in zip(texts, affixes, strict=True)))
+                whole = tuple([*before, *ids, *after] for ids, (before, after) in zip(texts, affixes, strict=True))
+                kept += [whole] if all(whole) else []
+                dropped[NOTHING] += not all(whole)
         totals = np.array([[len(ids) for ids in row] for row in kept], np.int64).reshape(-1, len(columns)).sum(0)
         tokens = dict(zip(self._job.columns, map(int, totals), strict=True))
         return Encoded(list(make_blocks(kept, self._kind)), tokens, +dropped)

@@ -192,7 +192,8 @@ def _job(schema: DataSchema, wanted: Preparation, tokenizer: Tokenizer, out: Pat
     known, files = tokenizer.vocabularies, tokenizer.files()
     alone, columns = schema.task == "language_model", dict[str, Stored]()
     for name in schema.columns:
-        before, after_ = affixes(known[name], written=name == "target", alone=alone)
+        ends = schema.special[name].ends
+        before, after_ = affixes(known[name], ends=ends, written=name == "target", alone=alone)
         columns[name] = Stored(before, after_, schema.vocabularies[name], hash_vocabulary(known[name]))
     longest = schema.longest if schema.task == "translation" else None
     models, special = ({name: out / files[name] for name in columns}, {name: known[name].special for name in columns})

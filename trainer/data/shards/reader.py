@@ -125,7 +125,8 @@ def shard_examples(
                 place=str(prepared.folder),
                 hint="prepare it with the run's: xformc data --tokenizer RUN",
             )
-        around = affixes(tokenizer.vocabularies[name], written=name == "target", alone=schema.task == "language_model")
+        alone, ends = schema.task == "language_model", schema.special[name].ends
+        around = affixes(tokenizer.vocabularies[name], ends=ends, written=name == "target", alone=alone)
         if [list(one) for one in around] != [list(column.before), list(column.after)]:
             message = f"the texts of '{name}' are between other special tokens than those of the spec"
             raise UserError(message, place=str(prepared.folder), hint=AGAIN)
