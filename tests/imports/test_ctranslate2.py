@@ -14,6 +14,8 @@ from command_line import CommandLine, mistake
 
 from tests.exports.test_hugging_face import done
 from tests.imports.fairseq_files import write_fairseq
+from tests.imports.opennmt_files import SOURCE, VARIANTS, write_opennmt
+from tests.imports.opennmt_files import TEXTS as OPENNMT_TEXTS
 from tests.imports.test_tokenizers import SENTENCES, TEXTS, train_piece_model
 from tests.imports.test_tuning import marian
 from xformc.compiler.spec import load_spec
@@ -159,8 +161,6 @@ def test_damaged_files_are_refused(xformc: CommandLine, tmp_path: Path) -> None:
     write_model(folder, variables(), "WhisperSpec")
     assert "is a WhisperSpec; imported are Transformers" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
     write_model(folder, variables(), add_source_eos=False)
-    (folder / "shared_vocabulary.json").write_text(json.dumps(["<blank>", *TOKENS[1:]]))
-    assert "its sources have no end token" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
     (folder / "shared_vocabulary.json").write_text(json.dumps([*TOKENS, "a"]))
     assert "must be a list of tokens, each once" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
     (folder / "shared_vocabulary.json").unlink()
@@ -215,3 +215,25 @@ def test_what_ctranslate2_has_converted_translates_the_same(xformc: CommandLine,
             [[ours]] = engine.translate([text], beam_size=beam, **LIMITS)
             written = [one for one in ours.tokens if one not in engine.manifest.inputs["target"].special.end]
             assert theirs.convert_ids_to_tokens(written) == found.hypotheses[0]
+
+
+@pytest.mark.processor
+@pytest.mark.filterwarnings("ignore")
+def test_opennmt_by_way_of_ctranslate2_translates_the_same(xformc: CommandLine, tmp_path: Path) -> None:
+    """A checkpoint of OpenNMT-py, whose sources have no end token, as CTranslate2 has converted it."""
+    converters: Any = pytest.importorskip("ctranslate2.converters")
+    ctranslate2: Any = pytest.importorskip("ctranslate2")
+    path = write_opennmt(tmp_path / "model.pt", **VARIANTS["biased"])
+    converters.OpenNMTPyConverter(str(path), unsafe_deserialization=True).convert(str(tmp_path / "peer"))
+    peer = ctranslate2.Translator(str(tmp_path / "peer"), intra_threads=1, compute_type="float32")
+    engines: list[Any] = []
+    for name, source in (("first", path), ("second", tmp_path / "peer")):
+        done(xformc, "import", source, "-o", tmp_path / name)
+        done(xformc, "build", tmp_path / name, "-o", tmp_path / f"{name}.engine", "--target", "portable")
+        engines.append(load(tmp_path / f"{name}.engine", threads=1))
+    for text in OPENNMT_TEXTS:
+        words = [SOURCE[one] for one in text]
+        (found,) = peer.translate_batch([words], beam_size=5, max_decoding_length=12, min_decoding_length=0)
+        for engine in engines:
+            [[ours]] = engine.translate([" ".join(words)], beam_size=5, **LIMITS)
+            assert [SOURCE[one] for one in ours.tokens if one != 3] == found.hypotheses[0]

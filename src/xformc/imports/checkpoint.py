@@ -48,6 +48,11 @@ def stored_tensors(folder: Path, prefix: str) -> dict[str, Stored]:
     return found
 
 
+def stored_in(file: Path) -> list[Stored]:
+    """The tensors of one file of safetensors. Raises: UserError if it is damaged."""
+    return _headers(file)
+
+
 def _files(folder: Path) -> list[Path]:
     if (folder / SINGLE).is_file():
         return [folder / SINGLE]

@@ -92,7 +92,9 @@ def _read(source: Path, table: Path | None) -> Origin:
     if not source.exists():
         raise UserError("no such file or folder", place=str(source))
     hint = "give a folder with config.json and model.safetensors, as Hugging Face's save_pretrained writes it"
-    raise UserError(f"has no {CONFIG}, and is no model of fairseq, Marian or CTranslate2", place=str(source), hint=hint)
+    raise UserError(
+        f"has no {CONFIG}, and is no model of fairseq, OpenNMT-py, Marian or CTranslate2", place=str(source), hint=hint
+    )
 
 
 def _labels(

@@ -1,7 +1,6 @@
 """Reads the Transformers for translation of CTranslate2: a model.bin with its options and its vocabularies."""
 
 import math
-import re
 import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,29 +18,23 @@ from xformc.imports.family import FAMILIES, load_family
 from xformc.imports.json_file import read_json
 from xformc.imports.origin import Origin, Reader
 from xformc.imports.origins.ctranslate2_files import VERSION, Binary, read_binary
-from xformc.imports.origins.subwords import json_files, words
-from xformc.imports.tokenizers import ForeignTokenizer, renumbered
+from xformc.imports.origins.subwords import tokenizer_beside
 
 TABLE = FAMILIES.parent / "origins" / "ctranslate2.yaml"
 MODEL, CONFIG, TRANSFORMER = "model.bin", "config.json", "TransformerSpec"
 SIDES = ("source", "target")
 EMBEDDINGS = {"source": "encoder/embeddings_0/weight", "target": "decoder/embeddings/weight"}
 PROJECTION, BIAS = "decoder/projection/weight", "decoder/projection/bias"
-TAG = re.compile(r"__[a-z]+__|[a-z]{2}_[A-Z]{2}|[a-z]{3}_[A-Z][a-z]{3}")
-"""The tags of languages of M2M-100, mBART-50 and NLLB."""
-
 PADDINGS = ("<pad>", "<blank>")
 NEVER = -1e4
 """The logit of a padding that the model lacks, whose probability is then 0 in float32."""
-
-MODELS = ("tokenizer.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model")
-"""The SentencePiece models that cut the texts of both sides, unless each has its own; the first is taken."""
 
 
 @dataclass(frozen=True)
 class _Tokens:
     """The tokens of both sides by id, and the special ones.
 
+    ends: whether sources have an end token, which CTranslate2 leaves to its callers: OpenNMT's have none.
     size: the number of tokens of each side, with the padding that is added unless the vocabularies have one.
     """
 
@@ -51,6 +44,7 @@ class _Tokens:
     begin: int
     end: int
     unknown: int
+    ends: bool
 
     @property
     def added(self) -> bool:
@@ -72,9 +66,12 @@ def _read(path: Path, table: Path | None) -> Origin:
     values |= {f"config.{key}": one for key, one in config.items() if isinstance(one, str | bool | int | float)}
     values |= {"vocab_size": tokens.size, "pad": tokens.pad, "begin": tokens.begin, "end": tokens.end}
     values["unknown"] = tokens.unknown
+    values["source_ends"] = tokens.ends
     tensors = _extended(tensors, tokens) if tokens.added else tensors
     values["projection_bias"] = BIAS in tensors
-    return Origin(place, values, load_family(table or TABLE), lambda _: tensors, _tokenizer(folder, tokens))
+    special = {tokens.unknown: "<unk>", tokens.end: "</s>", tokens.pad: "<pad>"}
+    tokenizer = tokenizer_beside(folder, tokens.names, special)
+    return Origin(place, values, load_family(table or TABLE), lambda _: tensors, tokenizer)
 
 
 def _reads(path: Path) -> bool:
@@ -148,8 +145,6 @@ def _tokens(folder: Path, config: Mapping[str, object], *, zero_start: bool) -> 
     missing = [side for side in SIDES if not names[side]]
     if missing:
         raise UserError(f"there is no vocabulary of the {missing[0]}", place=str(folder))
-    if "<blank>" in names["source"] and not config.get("add_source_eos"):
-        raise UserError("its sources have no end token, as OpenNMT's; they are not imported", place=place)
 
     def number(key: str, *sides: str) -> int:
         name = str(config.get(key))
@@ -165,7 +160,8 @@ def _tokens(folder: Path, config: Mapping[str, object], *, zero_start: bool) -> 
     pad = max(sizes) if added else own.pop()
     begin = pad if zero_start else number("decoder_start_token", "target")
     end, unknown = number("eos_token", *SIDES), number("unk_token", *SIDES)
-    return _Tokens(names, max(sizes) + added, pad, begin, end, unknown)
+    ends = bool(config.get("add_source_eos")) or "<blank>" not in names["source"]
+    return _Tokens(names, max(sizes) + added, pad, begin, end, unknown, ends)
 
 
 def _vocabulary(folder: Path, side: str) -> list[str]:
@@ -203,28 +199,6 @@ def _longer(one: Stored, size: int, value: float, zeros: int) -> Array:
     array[:zeros] = 0
     array[: one.shape[0]] = one.read()
     return array
-
-
-def _tokenizer(folder: Path, tokens: _Tokens) -> ForeignTokenizer:
-    """The SentencePiece models beside the model, with its ids, or else words between spaces."""
-    special = {tokens.unknown: "<unk>", tokens.end: "</s>", tokens.pad: "<pad>"}
-    ids = {side: _named(names, special) for side, names in tokens.names.items()}
-    named = {side: [folder / one for one in (f"{side}.spm", f"{side}.model", *MODELS)] for side in SIDES}
-    files = {side: path for side in SIDES for path in reversed(named[side]) if path.is_file()}
-    if len(files) < len(SIDES):
-        return json_files({side: words(ids[side]) for side in SIDES}, tokens.unknown)
-    tags = {name for names in ids.values() for name in names if TAG.fullmatch(name)}
-    models = {side: renumbered(path, ids[side], tags) for side, path in files.items()}
-    lost = sum(count for _, count in models.values())
-    contents = {f"{side}.model": content for side, (content, _) in models.items()}
-    same = len(set(contents.values())) == 1
-    return ForeignTokenizer({"tokenizer.model": contents["source.model"]} if same else contents, tokens.unknown, lost)
-
-
-def _named(names: Sequence[str], special: Mapping[int, str]) -> dict[str, int]:
-    """The ids of the tokens; special ones have the names of SentencePiece."""
-    rest = {name: number for number, name in enumerate(names) if number not in special and name not in special.values()}
-    return {**rest, **{name: number for number, name in special.items()}}
 
 
 READER = Reader(_reads, _read)

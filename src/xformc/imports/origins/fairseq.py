@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeGuard, cast
+from typing import cast
 
 import torch
 
@@ -12,7 +12,7 @@ from xformc.imports.checkpoint import Stored
 from xformc.imports.family import FAMILIES, load_family
 from xformc.imports.origin import Origin, Reader
 from xformc.imports.origins.dictionaries import find_dictionaries
-from xformc.imports.origins.pickled import options, read_pickle
+from xformc.imports.origins.pickled import is_scalar, options, read_pickle, stored_tensor
 from xformc.imports.origins.subwords import fairseq_tokenizer
 
 TABLE = FAMILIES.parent / "origins" / "fairseq.yaml"
@@ -48,8 +48,6 @@ OF_TRAINING = (
 )  # fmt: skip
 """Options of training that begin so, too."""
 
-KINDS = {torch.float16: "F16", torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16"}
-
 
 def _read(path: Path, table: Path | None) -> Origin:
     checkpoint, folders = _parts(path)
@@ -62,9 +60,9 @@ def _read(path: Path, table: Path | None) -> Origin:
         found = f"is a {architecture[:60]}" if architecture else "names no architecture"
         raise UserError(f"{found}; imported are fairseq's Transformers for translation", place=place)
     dictionaries = find_dictionaries(folders, given, place)
-    values: dict[str, Scalar] = {key: value for key, value in given.items() if _matters(key) and _is_scalar(value)}
-    values |= {f"generation.{key}": one for key, one in search.items() if key in OF_SEARCH and _is_scalar(one)}
-    values |= {key: one for key, one in search.items() if key == "no_repeat_ngram_size" and _is_scalar(one)}
+    values: dict[str, Scalar] = {key: value for key, value in given.items() if _matters(key) and is_scalar(value)}
+    values |= {f"generation.{key}": one for key, one in search.items() if key in OF_SEARCH and is_scalar(one)}
+    values |= {key: one for key, one in search.items() if key == "no_repeat_ngram_size" and is_scalar(one)}
     values |= {f"{side}_vocabulary": max(ids.values()) + 1 for side, ids in dictionaries.items()}
     tokenizer = fairseq_tokenizer(folders, dictionaries, str(given.get("bpe") or ""), place)
     return Origin(place, values, load_family(table or TABLE), lambda prefix: _without(tensors, prefix), tokenizer)
@@ -105,22 +103,13 @@ def _matters(key: str) -> bool:
     return key.startswith((*OF_MODEL, "max_source_positions", "dropout")) and key not in OF_TRAINING
 
 
-def _is_scalar(value: object) -> TypeGuard[Scalar]:
-    return value is None or isinstance(value, str | bool | int | float)
-
-
 def _tensors(model: object, place: str) -> dict[str, Stored]:
     """The tensors of a model by name. Raises: UserError if there are none."""
     named: Mapping[str, object] = cast(Mapping[str, object], model) if isinstance(model, dict) else {}
     found = {name: tensor for name, tensor in named.items() if isinstance(tensor, torch.Tensor)}
     if not found:
         raise UserError("not a checkpoint of fairseq: it has no weights under `model`", place=place)
-    return {name: _stored(str(name), tensor) for name, tensor in found.items()}
-
-
-def _stored(name: str, tensor: torch.Tensor) -> Stored:
-    kind = KINDS.get(tensor.dtype, str(tensor.dtype))
-    return Stored(name, tuple(tensor.shape), kind, lambda: tensor.float().numpy())
+    return {name: stored_tensor(str(name), tensor) for name, tensor in found.items()}
 
 
 def _without(tensors: Mapping[str, Stored], prefix: str) -> dict[str, Stored]:

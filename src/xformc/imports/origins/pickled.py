@@ -3,12 +3,14 @@
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import torch
 from torch.serialization import safe_globals
 
+from xformc.compiler.spec.tree import Scalar
 from xformc.errors import UserError
+from xformc.imports.checkpoint import Stored
 
 NAMED = (
     "argparse.Namespace",
@@ -62,6 +64,28 @@ def options(value: object) -> dict[str, object]:
     return (
         {str(key): one for key, one in cast(Mapping[object, object], state).items()} if isinstance(state, dict) else {}
     )
+
+
+def names_in(path: Path) -> set[str]:
+    """The names of the parts of a checkpoint; none of a file that cannot be read."""
+    try:
+        return {*read_pickle(path)}
+    except UserError:
+        return set()
+
+
+def is_scalar(value: object) -> TypeGuard[Scalar]:
+    """Whether an option is a number, a text or nothing."""
+    return value is None or isinstance(value, str | bool | int | float)
+
+
+def stored_tensor(name: str, tensor: torch.Tensor) -> Stored:
+    """A tensor of a checkpoint as one that is read later."""
+    kind = _KINDS.get(tensor.dtype, str(tensor.dtype))
+    return Stored(name, tuple(tensor.shape), kind, lambda: tensor.float().numpy())
+
+
+_KINDS = {torch.float16: "F16", torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16"}
 
 
 def _check_archive(path: Path) -> None:

@@ -1,6 +1,7 @@
-"""Makes tokenizers of fairseq's dictionaries: words, characters, codes of byte pairs, or SentencePiece's pieces."""
+"""Makes tokenizers of dictionaries: words, characters, codes of byte pairs, or SentencePiece's pieces."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +12,12 @@ from xformc.imports.tokenizers import ForeignTokenizer, renumbered
 
 CODES = ("bpe.codes", "bpe.code", "bpecodes", "codes", "code")
 MODELS = ("sentencepiece.bpe.model", "spm.model", "sentencepiece.model", "spm.bpe.model")
+BESIDE = ("tokenizer.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model")
+"""The SentencePiece models beside a model with vocabularies of its own, for both sides; the first is taken."""
+
+TAG = re.compile(r"__[a-z]+__|[a-z]{2}_[A-Z]{2}|[a-z]{3}_[A-Z][a-z]{3}")
+"""The tags of languages of M2M-100, mBART-50 and NLLB."""
+
 SEPARATOR, WORD_END, SPACE = "@@", "</w>", "▁"
 
 Ids = Mapping[str, int]
@@ -42,6 +49,35 @@ def fairseq_tokenizer(
             place=place,
         )
     return json_files({side: words(ids) for side, ids in dictionaries.items()}, unknown)
+
+
+def tokenizer_beside(folder: Path, names: Mapping[str, Sequence[str]], special: Mapping[int, str]) -> ForeignTokenizer:
+    """The tokenizer of each side, whose tokens are `names`: by the SentencePiece models or codes in the folder, else
+    words between spaces. `special` has the ids of `<unk>`, `</s>` and `<pad>`, whatever their names.
+    """
+    ids = {side: _named(tokens, special) for side, tokens in names.items()}
+    unknown = next(number for number, name in special.items() if name == "<unk>")
+    choices = {side: [folder / one for one in (f"{side}.spm", f"{side}.model", *BESIDE)] for side in names}
+    files = {side: path for side in names for path in reversed(choices[side]) if path.is_file()}
+    if len(files) == len(names):
+        tags = {name for side in ids.values() for name in side if TAG.fullmatch(name)}
+        models = {side: renumbered(path, ids[side], tags) for side, path in files.items()}
+        lost = sum(count for _, count in models.values())
+        contents = {f"{side}.model": content for side, (content, _) in models.items()}
+        if len(set(contents.values())) == 1:
+            contents = {"tokenizer.model": next(iter(contents.values()))}
+        return ForeignTokenizer(contents, unknown, lost)
+    codes = _first([folder], CODES)
+    if codes is None:
+        return json_files({side: words(side_ids) for side, side_ids in ids.items()}, unknown)
+    merges = read_codes(codes)
+    return json_files({side: byte_pairs(side_ids, merges) for side, side_ids in ids.items()}, unknown)
+
+
+def _named(names: Sequence[str], special: Mapping[int, str]) -> dict[str, int]:
+    """The ids of the tokens; special ones have the names of SentencePiece."""
+    rest = {name: number for number, name in enumerate(names) if number not in special and name not in special.values()}
+    return {**rest, **{name: number for number, name in special.items()}}
 
 
 def read_codes(path: Path) -> Merges:
