@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def test_both_runtimes_read_texts_without_an_end(engine: Path) -> None:
     (alone,) = loaded.search([source]).texts()[0]
     assert alone == found[0][0].tokens
     with loaded.serve(slots=2) as server:
-        replies = [server.submit(text) for text in texts]
+        replies: list[Any] = [server.submit(text) for text in texts]
         assert [reply.result()[0].tokens for reply in replies] == [row[0].tokens for row in found]
 
 

@@ -5,6 +5,7 @@ numbers.
 """
 
 import argparse
+import importlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -128,19 +129,17 @@ def _sinusoids(count: int = 40) -> np.ndarray:
 
 def main() -> None:
     """Record the logits and the greedy translations of OpenNMT-py."""
-    import onmt.opts
-    from onmt.inputters.inputter import dict_to_vocabs
-    from onmt.model_builder import build_base_model
-    from onmt.utils.parse import ArgumentParser
-
-    parser: Any = ArgumentParser()
-    onmt.opts.model_opts(parser)
+    names = ("opts", "inputters.inputter", "model_builder", "utils.parse")
+    opts, inputter, builder, parse = (importlib.import_module(f"onmt.{name}") for name in names)
+    parser: Any = parse.ArgumentParser()
+    opts.model_opts(parser)
     recorded: dict[str, Any] = {}
     for name, changed in VARIANTS.items():
         given = {**vars(parser.parse_known_args([])[0]), **OPTIONS, **changed, "optim": "adam", "world_size": 1}
         given |= {"parallel_mode": "data_parallel", "param_init": 0.1, "param_init_glorot": False, "use_ckpting": []}
         given |= {"freeze_word_vecs_enc": False, "freeze_word_vecs_dec": False}
-        model: Any = build_base_model(argparse.Namespace(**given), dict_to_vocabs(vocabularies(changed))).eval()
+        known = inputter.dict_to_vocabs(vocabularies(changed))
+        model: Any = builder.build_base_model(argparse.Namespace(**given), known).eval()
         state = {key: one for key, one in weights({**OPTIONS, **changed}).items() if not key.endswith("pe.pe")}
         missing, unexpected = _load(model, state)
         assert not unexpected and all(key.endswith("pe.pe") for key in missing), (missing, unexpected)

@@ -107,8 +107,9 @@ def _options(given: Mapping[str, object], tensors: Mapping[str, Stored], place: 
         if found.get(other, usual[other]) != value:
             found.pop(key, None)
     dropout = given.get("dropout")
-    first = cast(list[object], dropout)[0] if isinstance(dropout, list) and dropout else dropout
-    found |= {"dropout": first} if isinstance(first, int | float) else {}
+    rate = cast(list[object], dropout or [None])[0] if isinstance(dropout, list) else dropout
+    if isinstance(rate, int | float):
+        found["dropout"] = rate
     derived = {**_feed_forward(found, tensors), **_heads(found)}
     return {**found, **derived}
 
