@@ -27,9 +27,9 @@ def spelled_text(manifest: Manifest, tokenizer: Tokenizer) -> Spelled:
 def resolve_constraint(
     manifest: Manifest, tokenizer: Tokenizer | None, given: Mapping[str, object], idle: Mapping[str, object]
 ) -> Matching | None:
-    """Return what the translations of a call match; None if nothing is given.
+    """Return what the translations of a call match; None if nothing is given, or a function.
 
-    given: the arguments `regex`, `json_schema` and `constraint`. idle: those that have no effect beside them.
+    given: the arguments `regex`, `json_schema`, `constraint` and `allowed`. idle: those without effect beside them.
 
     Raises: UserError for several of them, for one that is wrong, and for an engine without constraints.
     """
@@ -43,6 +43,10 @@ def resolve_constraint(
     (name,) = there
     require_constraints(manifest)
     value, written = given[name], manifest.inputs[manifest.written]
+    if name == "allowed":
+        if not callable(value):
+            raise UserError("allowed must be a function of the tokens so far")
+        return None
     if name == "constraint":
         _require(name, value, Automaton)
         return matching_of(cast(Any, value), written)

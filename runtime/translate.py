@@ -116,11 +116,7 @@ def write_rows(
     beside = beside_text(manifest.results)
     nothing = nothing_of({name: result for name, result in manifest.results.items() if name != written}, tokenizer)
     results = [[Hypothesis("", 0.0, (), nothing)] for _ in rows]
-    filled = [
-        index
-        for index, row in enumerate(rows)
-        if all(n >= given[name].least for name, n in row_lengths(given, row).items())
-    ]
+    filled = [index for index, row in enumerate(rows) if is_filled(manifest, row)]
     if filled:
         some = [rows[index] for index in filled]
         if isinstance(options, SampleOptions):
@@ -137,6 +133,12 @@ def write_rows(
             for index in filled:
                 results[index] = [replace(one, results={**one.results, **next(values)}) for one in results[index]]
     return results
+
+
+def is_filled(manifest: Manifest, row: Row) -> bool:
+    """Return whether the inputs of a row have anything to write about."""
+    given = manifest.given
+    return all(number >= given[name].least for name, number in row_lengths(given, row).items())
 
 
 def hypotheses_of(

@@ -8,11 +8,13 @@ from typing import Any, Self, TypeVar, cast
 
 from xformc.errors import UserError
 from xformc.format.inputs import Input
-from xformc.format.manifest import Manifest
+from xformc.format.manifest import Manifest, numbers
 from xformc.format.tasks import TASKS, tasks_with
+from xformc.runtime.allow import check_allowed, write_allowed
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.automaton import Matching
 from xformc.runtime.choose import sampling
+from xformc.runtime.constrain import Allowed
 from xformc.runtime.each import asked, rows_with_own, split_by_text, values_of
 from xformc.runtime.job import Job
 from xformc.runtime.media.reader import suffixes_of
@@ -123,13 +125,17 @@ class Loaded:
         *,
         token_scores: bool = False,
         constraint: Matching | None = None,
+        allowed: Allowed | None = None,
     ) -> Job[Item, Row, list[Hypothesis]]:
         manifest, pieces = self.manifest, self._pieces()
         resolved = resolve_options(manifest, options, pieces)
         own = values_of(manifest, lambda given: resolve_options(manifest, cast(Any, {**options, **given}), pieces))
         longest = manifest.inputs[manifest.written].longest
         run = partial(write_rows, manifest=manifest, tokenizer=self.tokenizer, options=resolved, constraint=constraint)
-        room = 0 if constraint is None else constraint.room
+        if allowed is not None:
+            check_allowed(manifest, numbers(resolved))
+            run = partial(write_allowed, allowed=allowed, manifest=manifest, tokenizer=self.tokenizer, options=resolved)
+        room = int(allowed is not None) if constraint is None else constraint.room
         size = partial(tokens_needed, inputs=manifest.given, options=resolved, longest=longest, room=room)
         return Job(
             rows_with_own(encode, own), size, with_token_scores(run, self._with_scores()) if token_scores else run

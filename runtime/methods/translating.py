@@ -14,6 +14,7 @@ from xformc.runtime.alignment import Alignment
 from xformc.runtime.alternatives import checked_alternatives, with_alternatives
 from xformc.runtime.automaton import Automaton, Matching, with_starts
 from xformc.runtime.batch_server import Seats, require_refills
+from xformc.runtime.constrain import Allowed
 from xformc.runtime.constraints import ForTexts, Schema, resolve_constraint
 from xformc.runtime.each import asked
 from xformc.runtime.job import Job
@@ -46,6 +47,7 @@ class Translating(Loaded):
         regex: ForTexts[str] = None,
         json_schema: ForTexts[Schema] = None,
         constraint: ForTexts[Automaton] = None,
+        allowed: Allowed | None = None,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
         truncate: bool = False,
@@ -68,6 +70,8 @@ class Translating(Loaded):
         regex, json_schema: what the translations match as a whole, after their prefix: a regular expression, or a JSON
             schema; or a list with one for each text, None for any text.
         constraint: the same as an automaton of tokens.
+        allowed: returns the tokens that may follow those of a hypothesis after its prefix: ids, or a mask of booleans.
+            The search is run once for each token of the texts. `workers` call it from several threads.
         alternatives: instead of the n best hypotheses, return for each of this many most likely tokens after the prefix
             the best translation that goes on with it, the most likely token first.
         token_scores: also compute the log probability of each token, as `token_scores` of each hypothesis; their sum is
@@ -93,9 +97,9 @@ class Translating(Loaded):
         batching, (items, shared) = Batching(workers, max_batch_tokens), with_own(texts, options, each)
         count = checked_samples(samples, shared, seed)
         first = None if count is None else seed
-        constraints = {"regex": regex, "json_schema": json_schema, "constraint": constraint}
+        constraints = {"regex": regex, "json_schema": json_schema, "constraint": constraint, "allowed": allowed}
         matched = self._matched(constraints, phrases, count, slots)
-        beside: Any = {"token_scores": token_scores, "alignment": alignment, "constraint": matched}
+        beside: Any = {"token_scores": token_scores, "alignment": alignment, "constraint": matched, "allowed": allowed}
         job, items = with_starts(self._translation(batching, truncate, shared, first, **beside), items, matched)
         excluded = {**constraints, "phrases": phrases, "samples": samples, "slots": slots}
         job = self._alternatives(job, alternatives, shared, excluded)
@@ -114,6 +118,7 @@ class Translating(Loaded):
         regex: ForTexts[str] = None,
         json_schema: ForTexts[Schema] = None,
         constraint: ForTexts[Automaton] = None,
+        allowed: Allowed | None = None,
         window: int | None = None,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_TOKENS,
@@ -138,9 +143,9 @@ class Translating(Loaded):
         batching, (items, shared) = Batching(workers, max_batch_tokens, window), with_own(texts, options, each)
         count = checked_samples(samples, shared, seed)
         first = None if count is None else seed
-        constraints = {"regex": regex, "json_schema": json_schema, "constraint": constraint}
+        constraints = {"regex": regex, "json_schema": json_schema, "constraint": constraint, "allowed": allowed}
         matched = self._matched(constraints, phrases, count, slots)
-        beside: Any = {"token_scores": token_scores, "alignment": alignment, "constraint": matched}
+        beside: Any = {"token_scores": token_scores, "alignment": alignment, "constraint": matched, "allowed": allowed}
         job, items = with_starts(self._translation(batching, truncate, shared, first, **beside), items, matched)
         excluded = {**constraints, "phrases": phrases, "samples": samples, "slots": slots}
         job = self._alternatives(job, alternatives, shared, excluded)
@@ -212,6 +217,7 @@ class Translating(Loaded):
         token_scores: bool = False,
         alignment: bool = False,
         constraint: Matching | None = None,
+        allowed: Allowed | None = None,
     ) -> Job[str, Row, list[Hypothesis]]:
         """Search for translations, or with a seed sample one of each."""
         self._check_method("translate", "translate")
@@ -225,7 +231,8 @@ class Translating(Loaded):
             return {"source": np.array(ids, np.int64)}
 
         if seed is None:
-            job = self._search_of(encode, search_alone(options), token_scores=token_scores, constraint=constraint)
+            beside: Any = {"token_scores": token_scores, "constraint": constraint, "allowed": allowed}
+            job = self._search_of(encode, search_alone(options), **beside)
         else:
             job = samples_of(
                 encode, options, manifest=self.manifest, tokenizer=tokenizer, pieces=self._pieces(), seed=seed
