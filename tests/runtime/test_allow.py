@@ -83,7 +83,9 @@ CASES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_texts_are_those_of_the_reference_search(engine: Engine, subject: Subject, name: str) -> None:
-    options, pieces, tokenizer = CASES[name], engine.manifest.inputs["target"].pieces, engine.tokenizer
+    pieces, tokenizer = engine.manifest.inputs["target"].pieces, engine.tokenizer
+    options: Any = CASES[name]
+    language: Any = Allowing(pieces)
     assert tokenizer is not None
     texts, prefixes = TEXTS[:3], [(), (9, 8), ()]
     found = engine.translate(texts, prefixes=prefixes, allowed=lambda tokens: some(tokens, pieces), **options)
@@ -97,7 +99,7 @@ def test_texts_are_those_of_the_reference_search(engine: Engine, subject: Subjec
             subject.program.longest,
             subject.special,
             prefix,
-            language=Allowing(pieces),
+            language=language,
             coverage=subject.coverage(source),
         )
         if wanted.margin < 1e-5:
