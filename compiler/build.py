@@ -46,6 +46,7 @@ from xformc.format.manifest import (
     Calibration,
     manifest_checksum,
     record_file,
+    recorded,
 )
 from xformc.format.names import CERTIFICATE, IMPORTED, MANIFEST, MODEL, SPEC
 from xformc.format.operators import OPERATORS
@@ -370,6 +371,7 @@ def _manifest(
         "inputs": {name: _input(item, program) for name, item in inputs.items()},
         **(_of_task(results) if program.task in NAMED else {"results": _declared(results, tokenizers)}),
         "defaults": program.defaults,
+        **({} if program.beams is None else {"beams": recorded(program.beams)}),
         **({"controls": list(program.controls)} if program.controls else {}),
         **({"prefix": list(program.prefix)} if program.prefix else {}),
         **({"suppress_first": list(program.suppress_first)} if program.suppress_first else {}),

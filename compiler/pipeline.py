@@ -133,6 +133,21 @@ def run_samples(program: Program) -> Program | None:
     return run_passes(program, without=SEARCH) if program.samples_texts else None
 
 
+def run_beams(program: Program) -> Program | None:
+    """The program that searches for continuations of prompts, from that of an engine which samples them.
+
+    None without such a search. Its weights have the forms of those of sampling. Raises: as `run_passes`.
+    """
+    if not program.searches_prompts:
+        return None
+    try:
+        steps = with_beam(program.decoder)
+    except RuleError as error:
+        logger.debug("no search for continuations: %s", error)
+        return None
+    return run_passes(replace(program, steps=steps), without=("beam",))
+
+
 def run_rows(program: Program) -> Program | None:
     """The program of a batch whose rows are at positions of their own, from that of an engine.
 

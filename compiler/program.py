@@ -200,6 +200,12 @@ class Program:
         return self.task == "translation" and self.scores_texts
 
     @property
+    def searches_prompts(self) -> bool:
+        """Whether the engine, which samples, searches for continuations as well: a language model whose shapes are not
+        fixed."""
+        return self.streams
+
+    @property
     def streams(self) -> bool:
         """Whether the engine gives tokens as they are sampled: a language model whose shapes are not fixed."""
         return self.task == "language_model" and self.scores_texts
@@ -224,6 +230,18 @@ class Program:
             *(sample.temperature, sample.top_k, sample.top_p, sample.max_new_tokens),
             **({} if self.traits.fixed else added(sample, EDITS)),
         )
+
+    @property
+    def beams(self) -> SearchOptions | None:
+        """The defaults of the search for continuations; None for an engine without it."""
+        if not self.searches_prompts:
+            return None
+        decode, most = self.spec.decode, max(1, self.inputs[str(self.written)].pieces // 2)
+        width = min(decode.beam_size, most)
+        best, limit = min(decode.n_best, width), decode.sample.max_new_tokens
+        found = SearchOptions(width, best, decode.length_penalty, 0.0, limit, **added(decode, OPTIONS))
+        groups = decode.beam_groups if width == decode.beam_size else 1
+        return replace(found, prefix_bias=None, coverage_penalty=None, beam_groups=groups)
 
     @property
     def options(self) -> SearchOptions | SampleOptions | None:

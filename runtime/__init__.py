@@ -15,7 +15,7 @@ from xformc.runtime.choose import minimum_bayes_risk
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import Continuation
 from xformc.runtime.kinds.labels import Prediction
-from xformc.runtime.options import SearchArguments
+from xformc.runtime.options import BeamArguments, SearchArguments
 from xformc.runtime.sampling import SampleArguments
 from xformc.runtime.search import SearchResult
 from xformc.runtime.server import Reply, Server
@@ -25,6 +25,7 @@ from xformc.runtime.translation_server import TranslationReply, TranslationServe
 __all__ = [
     "Alignment",
     "Automaton",
+    "BeamArguments",
     "Continuation",
     "Engine",
     "Hypothesis",

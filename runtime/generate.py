@@ -53,13 +53,15 @@ class Continuation:
     """The continuation of a prompt: the text to append, its log probability, and its token ids with the end token.
 
     `text` begins with a space if its first token begins a word. `token_scores` has the log probability of each token,
-    if that was asked for.
+    if that was asked for. `others` are the next best continuations of a search with `n_best` above 1; its `score` is
+    divided by the length penalty.
     """
 
     text: str
     score: float
     tokens: tuple[int, ...]
     token_scores: tuple[float, ...] = ()
+    others: tuple["Continuation", ...] = ()
 
     def after(self, prompt: str) -> str:
         """The whole text: the prompt and its continuation, with one space between words."""

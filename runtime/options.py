@@ -34,50 +34,57 @@ class EditArguments(TypedDict, total=False):
     frequency_penalty: ByText[float]
 
 
-class SearchArguments(EditArguments, total=False):
-    """The keyword arguments of a search; the engine's defaults replace missing arguments and None.
-
-    All but beam_size, n_best and beam_groups may be a list with a value for each text.
+class BeamArguments(TypedDict, total=False):
+    """The keyword arguments of a beam search, of texts as of continuations; see `SearchArguments`.
 
     beam_size: hypotheses kept for each sentence; 1 is greedy search. Time grows with it.
-    n_best: translations returned for each sentence, best first; at most `beam_size`.
+    n_best: texts returned for each sentence, best first; at most `beam_size`.
     length_penalty: the exponent of the length penalty, by which a log probability is divided: 0 prefers short output,
         larger values longer output.
     length_penalty_kind: gnmt: ((5 + length) / 6)^length_penalty; average: length^length_penalty.
-    max_length_factor, max_length_offset: a translation has at most
-        floor(max_length_factor * source tokens) + max_length_offset tokens, and at least 1; end tokens
-        are counted on both sides.
     min_length: a text does not end before it has this many tokens, the end token counted; 0 for any length. The
         maximum wins.
     stop_rule: when the search of a text is done, unless at its maximum. first: beam_size hypotheses have finished.
         best: so many have, and none of the others would be among the best if it ended now. complete: none of the others
         can be, however they go on. shrink: each finished hypothesis makes the beam narrower by one, until none is open.
-    prefix_bias: do not force the prefix: its tokens have this share of the probability, 0 to 0.999, beside their own,
-        while a text follows it; 0 forces them.
     patience: with `first`, wait for patience * beam_size hypotheses, rounded.
     preset: the length penalty and the stop rule of `PRESETS`, a paper or another library, instead of the engine's.
     beam_groups: groups of the beam that search one after the other (Vijayakumar et al. 2018); must divide `beam_size`.
     diversity_penalty: is subtracted from the score of a token in a group for each hypothesis of earlier groups that
         goes on with it.
-    coverage_penalty: the weight in the score of a text of how much of the source it has looked at (Wu et al. 2016,
-        equation 14); 0 for none. The spec of the engine must ask for it by `decode: {coverage: ..}`.
-
-    Those that edit the scores of tokens are in `EditArguments`.
     """
 
     beam_size: int | None
     n_best: int | None
     length_penalty: ByText[float]
-    max_length_factor: ByText[float]
-    max_length_offset: ByText[int]
     min_length: ByText[int]
     length_penalty_kind: ByText[PenaltyKind]
     stop_rule: ByText[StopRule]
     patience: ByText[float]
-    prefix_bias: ByText[float]
     preset: ByText[Preset]
     beam_groups: int | None
     diversity_penalty: ByText[float]
+
+
+class SearchArguments(BeamArguments, EditArguments, total=False):
+    """The keyword arguments of a search; the engine's defaults replace missing arguments and None.
+
+    All but beam_size, n_best and beam_groups may be a list with a value for each text.
+
+    max_length_factor, max_length_offset: a translation has at most
+        floor(max_length_factor * source tokens) + max_length_offset tokens, and at least 1; end tokens
+        are counted on both sides.
+    prefix_bias: do not force the prefix: its tokens have this share of the probability, 0 to 0.999, beside their own,
+        while a text follows it; 0 forces them.
+    coverage_penalty: the weight in the score of a text of how much of the source it has looked at (Wu et al. 2016,
+        equation 14); 0 for none. The spec of the engine must ask for it by `decode: {coverage: ..}`.
+
+    The others are in `BeamArguments`, and those that edit the scores of tokens in `EditArguments`.
+    """
+
+    max_length_factor: ByText[float]
+    max_length_offset: ByText[int]
+    prefix_bias: ByText[float]
     coverage_penalty: ByText[float]
 
 

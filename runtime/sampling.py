@@ -5,6 +5,7 @@ from typing import Any
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SampleOptions
 from xformc.runtime.options import (
+    BeamArguments,
     ByText,
     EditArguments,
     FilterArguments,
@@ -39,8 +40,13 @@ class SampleArguments(DrawArguments, EditArguments, total=False):
     """
 
 
-class PromptArguments(SampleArguments, total=False):
-    """The options of one prompt: those of sampling, and its random seed."""
+class GenerationArguments(SampleArguments, BeamArguments, total=False):
+    """The keyword arguments of continuations: those of sampling, or, with `beam_size`, of a beam search, in which
+    `max_new_tokens` and the edits of scores mean the same."""
+
+
+class PromptArguments(GenerationArguments, total=False):
+    """The options of one prompt: those of a call, and its random seed."""
 
     seed: int
 

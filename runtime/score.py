@@ -143,12 +143,13 @@ def with_added_scores(run: Run[Prompt, Continuation], manifest: Manifest) -> Run
 
     def scored(session: Session, prompts: Sequence[Prompt]) -> list[Continuation]:
         found = run(session, prompts)
-        texts = [[*prompt.ids, *one.tokens] for prompt, one in zip(prompts, found, strict=True)]
-        every = token_scores(session, [{} for _ in prompts], texts, manifest)
-        return [
-            replace(one, token_scores=tuple(map(float, scores[len(prompt.ids) :])))
-            for prompt, one, scores in zip(prompts, found, every, strict=True)
-        ]
+        pairs = [(prompt, one) for prompt, first in zip(prompts, found, strict=True) for one in (first, *first.others)]
+        texts = [[*prompt.ids, *one.tokens] for prompt, one in pairs]
+        every = zip(pairs, token_scores(session, [{} for _ in pairs], texts, manifest), strict=True)
+        told = (
+            replace(one, token_scores=tuple(map(float, scores[len(prompt.ids) :]))) for (prompt, one), scores in every
+        )
+        return [replace(next(told), others=tuple(next(told) for _ in one.others)) for one in found]
 
     return scored
 

@@ -35,6 +35,7 @@ from xformc.format.interfaces import (
     given_inputs,
     interface,
     interface_of_alignments,
+    interface_of_beams,
     interface_of_samples,
     interface_of_scores,
     interface_of_text,
@@ -42,6 +43,7 @@ from xformc.format.interfaces import (
 from xformc.format.names import (
     ADVANCE,
     ALIGNMENTS,
+    BEAMS,
     CACHES,
     CHECK,
     CONTINUE,
@@ -142,6 +144,7 @@ OTHERS: Mapping[str, Callable[[Mapping[str, Input], Mapping[str, Result]], Inter
     SCORES: lambda inputs, _: interface_of_scores(inputs),
     ALIGNMENTS: lambda inputs, _: interface_of_alignments(inputs),
     SAMPLES: interface_of_samples,
+    BEAMS: lambda _inputs, _results: interface_of_beams(),
 }
 """The interfaces of the models that a call may ask for beside the engine's own, by file name."""
 

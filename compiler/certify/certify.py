@@ -111,6 +111,8 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
         "prefix": program.prefix,
         "suppress_first": program.suppress_first,
     }
+    if manifest.beams is not None and program.beams is not None:  # engines of before have none
+        claims["beams"], facts["beams"] = recorded(manifest.beams), recorded(program.beams)
     wrong = [key for key in facts if claims.get(key) != facts[key]]
     if wrong:
         listed = "; ".join(f"{key} is {claims.get(key)} in engine.json, {facts[key]} by the spec" for key in wrong)

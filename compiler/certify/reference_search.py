@@ -101,6 +101,7 @@ def rounds(  # noqa: PLR0913 (each is an option)
     opening: Opening = Opening(),
     language: Language | None = None,
     coverage: Coverage | None = None,
+    prompt: Sequence[int] = (),
 ) -> Rounds:
     """The `beam_size` best finished hypotheses, of at most `longest` tokens, for one source with so many positions.
 
@@ -108,16 +109,19 @@ def rounds(  # noqa: PLR0913 (each is an option)
     with an end token is a whole text, which may be shorter than `min_length`. Their scores are not edited. All have the
     `phrases`, and match the `language` after their prefix. With `prefix_bias` the prefix is not forced. With a coverage
     penalty, `coverage` counts in the scores.
+
+    Texts go on behind a `prompt`, which is no part of the hypotheses, of their lengths and of their scores; with it,
+    `longest` counts all tokens behind the first.
     """
-    default = opening.default
+    default, begun = opening.default, (*special.begun, *prompt)
     asked, prefix = len(prefix), prefix or default
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
     limit = max(1, int(np.floor(scaled)) + options.max_length_offset, asked)
     room = (sum(map(len, phrases)) + 1 if phrases else 0, 0 if language is None else language.room)
     limit = max([limit, *(len(prefix) + tokens for tokens in room if tokens)])
-    limit = limit if longest is None else min(limit, longest)
+    limit = limit if longest is None else min(limit, longest - max(0, len(begun) - 1))
     least = 0 if {*special.end} & {*prefix} else options.min_length or 0
-    sentence = _Sentence(special, min(len(default), len(prefix)), limit, least, coverage)
+    sentence = _Sentence(special, begun, min(len(default), len(prefix)), limit, least, coverage)
     count = options.beam_groups or 1
     own = replace(options, beam_size=options.beam_size // count)
     groups = [_Group(sentence, own) for _ in range(count)]
@@ -173,6 +177,7 @@ class _Sentence:
     """What the groups of a search share."""
 
     special: SpecialTokens
+    begun: tuple[int, ...]  # the begin token, if any, and those of the prompt
     unscored: int  # so many tokens of the text have the log probability 0 if they are given
     limit: int
     least: int
@@ -190,16 +195,16 @@ class _Group:
     @property
     def texts(self) -> list[tuple[int, ...]]:
         """The texts of its hypotheses."""
-        return [(*self.sentence.special.begun, *hypothesis.tokens) for hypothesis in self.beam]
+        return [(*self.sentence.begun, *hypothesis.tokens) for hypothesis in self.beam]
 
     def step(self, logits: NDArray[np.float32], length: int, given: _Given, taken: Counter[int]) -> list[int]:
         """Write token `length`, given the logits after each text; earlier groups go on with the tokens `taken`, so
         often. Return those of this group."""
         width, sentence, options = self.options.beam_size, self.sentence, self.options
-        candidates = _expand(logits, sentence.special, self.beam, options, given, taken)
+        candidates = _expand(logits, sentence.begun, self.beam, options, given, taken)
         if length <= sentence.unscored:
             candidates = [replace(one, log_probability=np.float32(0)) for one in candidates]
-        banks = [_bank(given.phrases, sentence.special, self.beam, candidate) for candidate in candidates]
+        banks = [_bank(given.phrases, sentence.begun, self.beam, candidate) for candidate in candidates]
         for number in set(banks):
             pairs = zip(candidates, banks, strict=True)
             self.gaps += _gaps(sorted([one.log_probability for one, bank in pairs if bank == number], reverse=True))
@@ -229,7 +234,7 @@ class _Group:
     def _finish(self, candidate: _Candidate, length: int, given: _Given) -> None:
         """Keep a candidate if it ends here."""
         sentence, tokens = self.sentence, self._tokens(candidate)
-        if open_phrases(given.phrases, (*sentence.special.begun, *tokens)):
+        if open_phrases(given.phrases, (*sentence.begun, *tokens)):
             return
         if (candidate.token in sentence.special.end and length >= sentence.least) or length == sentence.limit:
             self.finished += 1
@@ -270,11 +275,13 @@ def rescore(
     *,
     opening: Opening = Opening(),
     coverage: Coverage | None = None,
+    prompt: Sequence[int] = (),
 ) -> float:
-    """The score of these tokens, with all positions computed at once; the other arguments as in `search`."""
-    prefix = prefix or opening.default
-    target = np.array([(*special.begun, *tokens[:-1])], np.int64)
-    scores, text = log_probabilities(scorer(target))[0], target[0].tolist()
+    """The score of these tokens, with all positions computed at once; the other arguments are those of `search`."""
+    prefix, begun = prefix or opening.default, (*special.begun, *prompt)
+    target = np.array([(*begun, *tokens[:-1])], np.int64)
+    before = len(begun) - 1
+    scores, text = log_probabilities(scorer(target))[0, before:], target[0].tolist()
     total = np.float32(0)
     share = options.prefix_bias or 0.0
     for place, token in enumerate(tokens):
@@ -283,7 +290,7 @@ def rescore(
         if given and place < len(opening.default):
             continue
         banned = place == len(prefix) and token in opening.suppressed
-        changed = own if given else edited(own, text[: place + 1], options)
+        changed = own if given else edited(own, text[: before + place + 1], options)
         total += np.float32(-np.inf) if banned else changed[token]
     return score(total, len(tokens), options) + penalty(coverage, (*special.begun, *tokens[:-1]), options)
 
@@ -296,7 +303,7 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _expand(
     logits: NDArray[np.float32],
-    special: SpecialTokens,
+    begun: Sequence[int],
     beam: list[_Open],
     options: SearchOptions,
     given: _Given,
@@ -312,7 +319,7 @@ def _expand(
     forced = given.prefix[written] if written < len(given.prefix) and not share else None
     candidates: list[_Candidate] = []
     for parent, hypothesis in enumerate(beam):
-        text, plain = [*special.begun, *hypothesis.tokens], scores[parent].copy()
+        text, plain = [*begun, *hypothesis.tokens], scores[parent].copy()
         scores[parent] = biased(plain, hypothesis.tokens, given.prefix, share)
         changed = scores[parent] if forced is not None else edited(scores[parent], text, options)
         if written == len(given.prefix) and given.first:
@@ -338,11 +345,11 @@ def _expand(
     candidates = sorted(candidates, key=lambda candidate: -candidate.log_probability)
     if not phrases:
         return candidates[:most]
-    return in_turn(candidates, lambda candidate: _bank(phrases, special, beam, candidate))[:most]
+    return in_turn(candidates, lambda candidate: _bank(phrases, begun, beam, candidate))[:most]
 
 
-def _bank(phrases: Sequence[Phrase], special: SpecialTokens, beam: list[_Open], candidate: _Candidate) -> int:
-    return bank(phrases, (*special.begun, *beam[candidate.parent].tokens, candidate.token))
+def _bank(phrases: Sequence[Phrase], begun: Sequence[int], beam: list[_Open], candidate: _Candidate) -> int:
+    return bank(phrases, (*begun, *beam[candidate.parent].tokens, candidate.token))
 
 
 def _gaps(ordered: list[np.float32]) -> list[float]:

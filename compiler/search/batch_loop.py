@@ -43,7 +43,8 @@ class SearchInputs:
     """The ONNX names of the search's inputs, as defined in docs/search.md.
 
     Options other than the beam size and `n_best` have a row for each sentence, or one for all. `default` is the prefix
-    of sentences without one, `suppress_first` are the tokens that never come right after a prefix.
+    of sentences without one, `suppress_first` are the tokens that never come right after a prefix. A search after a
+    `prompt` has no prefix.
     """
 
     beam_size: str
@@ -68,6 +69,7 @@ class SearchInputs:
     coverage_penalty: str = ""
     default: tuple[int, ...] = ()
     suppress_first: tuple[int, ...] = ()
+    prompt: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,11 +86,27 @@ Written = tuple[SearchResult, Names]
 
 
 @dataclass(frozen=True)
+class Read:
+    """Prompts that were read up to the length of the shortest one.
+
+    start: the position of the next token to feed, []. given: the number of tokens of each text behind the first that
+    come from its prompt, [batch]. tokens: those of each text up to `start`, [batch, start + 1]. states: those of a
+    decoder without a beam. caches: those of kernels.
+    """
+
+    start: str
+    given: str
+    tokens: str
+    states: Names
+    caches: Names
+
+
+@dataclass(frozen=True)
 class Begun:
     """Values from before the loops: the length limit of each sentence and its least length [batch], the largest limit,
     the results of `prepare`, and the size of the batch as a vector. `options` have the rows of the inputs. `prefix`
     [batch, prefix] are the tokens that each text begins with, padded, with a last column of padding. `coverage_penalty`
-    [batch] is None without coverage."""
+    [batch] is None without coverage. `read` are the prompts of a language model, whose tokens are the prefix."""
 
     options: BeamOptions
     limit: str
@@ -99,6 +117,7 @@ class Begun:
     batch: str
     groups: Groups
     coverage_penalty: str | None = None
+    read: Read | None = None
 
 
 @dataclass(frozen=True)
@@ -165,8 +184,10 @@ OPTION_TYPES: Mapping[str, Type] = {
     "prefix_bias": _NUMBER,
     "automaton_start": _COUNT,
     "diversity_penalty": _NUMBER,
+    "given": _COUNT,
 }
-"""The options of a sentence: the fields of `Rules` and `EditInputs`, whether scores are edited, and the other ones."""
+"""The options of a sentence: the fields of `Rules` and `EditInputs`, whether scores are edited, and the other ones; the
+last is there after prompts alone."""
 
 Step = Callable[[OnnxEmitter, Live, Decoding], tuple[str, Decoding]]
 """Writes a step for the live sentences; returns whether to continue, and the new carried values."""
@@ -177,15 +198,8 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
 
     `decoder` has the axis `beam` (see `with_beam`); `longest` is its maximum number of tokens, or None.
     """
-    width = onnx.op("Unsqueeze", inputs.beam_size, [0])
-    rules, penalty = Rules(inputs.length_penalty_kind, inputs.stop_rule, inputs.patience), inputs.length_penalty
-    edits, bias = emit_edits(onnx, inputs.edits), emit_bias(onnx, inputs.prefix_bias or onnx.operand([0.0]))
-    phrases = Phrases(inputs.phrases, emit_used(onnx, inputs.phrases)) if inputs.phrases else None
-    ends = (inputs.end_token, penalty, decoder.written, rules)
-    automaton = _automaton(onnx, inputs) if inputs.automaton else None
-    if automaton is not None:
-        edits = _changed(onnx, edits, bias, automaton)
-    options = BeamOptions(width, onnx.op("Mul", width, [2]), *ends, edits, phrases, bias, automaton)
+    options = emit_options(onnx, inputs, decoder.written)
+    phrases, automaton = options.phrases, options.automaton
     count = emit_count(onnx, decoder)
     batch = onnx.op("Shape", count, start=0, end=1)
     asked = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))
@@ -208,9 +222,22 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
         onnx.op("Pad", prefix, [0, 0, 0, 1], decoder.written.absent),
         prepared,
         batch,
-        emit_groups(onnx, inputs.beam_groups, width, inputs.diversity_penalty),
+        emit_groups(onnx, inputs.beam_groups, options.width, inputs.diversity_penalty),
         onnx.op("Expand", inputs.coverage_penalty, batch) if inputs.coverage_penalty else None,
     )
+
+
+def emit_options(onnx: OnnxEmitter, inputs: SearchInputs, special: SpecialTokens) -> BeamOptions:
+    """Write what the options are for all steps."""
+    width = onnx.op("Unsqueeze", inputs.beam_size, [0])
+    rules, penalty = Rules(inputs.length_penalty_kind, inputs.stop_rule, inputs.patience), inputs.length_penalty
+    edits, bias = emit_edits(onnx, inputs.edits), emit_bias(onnx, inputs.prefix_bias or onnx.operand([0.0]))
+    phrases = Phrases(inputs.phrases, emit_used(onnx, inputs.phrases)) if inputs.phrases else None
+    ends = (inputs.end_token, penalty, special, rules)
+    automaton = _automaton(onnx, inputs) if inputs.automaton else None
+    if automaton is not None:
+        edits = _changed(onnx, edits, bias, automaton)
+    return BeamOptions(width, onnx.op("Mul", width, [2]), *ends, edits, phrases, bias, automaton)
 
 
 def _automaton(onnx: OnnxEmitter, inputs: SearchInputs) -> Automaton:
@@ -259,7 +286,8 @@ def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:
     names = [options.length_penalty, *astuple(options.needed_rules), tokens, *numbers, options.needed_edits.rows]
     assert options.bias is not None and options.automaton is not None
     names += [options.needed_phrases.tokens, options.bias.share, options.automaton.start, begun.groups.penalty]
-    pairs = zip(OPTION_TYPES, names, strict=True)
+    names += [] if begun.read is None else [begun.read.given]
+    pairs = zip(OPTION_TYPES, names, strict=False)
     return {
         name: onnx.op(
             "Expand", value, onnx.op("Concat", begun.batch, *[[1]] * (len(OPTION_TYPES[name].axes) - 1), axis=0)
@@ -281,7 +309,7 @@ def options_of(options: BeamOptions, option: Names) -> BeamOptions:
     return replace(own, bias=bias, automaton=automaton)
 
 
-_APART = ("length_penalty", "edited", "phrases", "prefix_bias", "automaton_start", "diversity_penalty")
+_APART = ("length_penalty", "edited", "phrases", "prefix_bias", "automaton_start", "diversity_penalty", "given")
 
 
 def is_first(onnx: OnnxEmitter, prefix: str, position: str, special: SpecialTokens) -> str:
@@ -321,8 +349,11 @@ def decode_batch(
     `OPTION_TYPES`.
     """
     rows = {value.name: value.type for value in decoder.constants if "batch" in value.type.names}
-    width, opening = begun.options.width, begun.options.special.begun[0]
-    beam = first_beam(onnx, begun.batch, width, opening, width if opened is None else opened, begun.groups.count)
+    width, opening = begun.options.width, begun.options.special.begin or 0
+    opened_size = width if opened is None else opened
+    beam = first_beam(onnx, begun.batch, width, opening, opened_size, begun.groups.count)
+    if begun.read is not None:
+        beam = _behind(onnx, beam, begun.read, opened_size)
     keeps = _KEPT if opened is None else _KEPT - {"beam"}
     sentence = onnx.op("Range", 0, onnx.op("Squeeze", begun.batch), 1)
     constant = {name: begun.prepared[name] for name in rows}
@@ -340,7 +371,7 @@ def decode_batch(
         alive = scope.op("Greater", scope.op("Squeeze", scope.op("Shape", kept)), 0)
         return alive, _Epoch(position, live, filed), []
 
-    entering = _Epoch(onnx.operand(0), live, beam.pool)
+    entering = _Epoch(onnx.operand(0) if begun.read is None else begun.read.start, live, beam.pool)
     kinds = {name: OPTION_TYPES[name] for name in option}
     last, _ = emit_loop(onnx, "", fields_of(_Epoch, option=kinds, constant=rows, state=types), entering, epoch)
     return last.filed
@@ -363,21 +394,56 @@ def first_beam(onnx: OnnxEmitter, batch: str, width: str, begin: int, opened: Op
     return Beam(tokens, scores, pool, onnx.op("Expand", 0, onnx.op("Concat", batch, groups, axis=0)))
 
 
+def _behind(onnx: OnnxEmitter, beam: Beam, read: Read, opened: Operand) -> Beam:
+    """The initial hypotheses behind the tokens that were read."""
+    tokens = onnx.op("Expand", onnx.op("Unsqueeze", read.tokens, [1]), onnx.op("Concat", [1], opened, [1], axis=0))
+    length = onnx.op("Shape", read.tokens, start=1)
+    shape = onnx.op("Concat", onnx.op("Shape", beam.pool.lengths), length, axis=0)
+    return replace(beam, tokens=tokens, pool=replace(beam.pool, tokens=onnx.op("Expand", 0, shape)))
+
+
+def widened(onnx: OnnxEmitter, types: Fields, states: Names, beam: Operand) -> dict[str, str]:
+    """States without a beam as those of `beam` equal hypotheses; the `types` have the beam as their second axis."""
+    found = dict(states)
+    for name, type in types.items():
+        if "beam" in type.names:
+            shape = onnx.op("Concat", [1], beam, [1] * (len(type.axes) - 2), axis=0)
+            found[name] = onnx.op("Expand", onnx.op("Unsqueeze", states[name], [1]), shape)
+    return found
+
+
 def newest(onnx: OnnxEmitter, beam: Beam) -> str:
     """The last token of each hypothesis, [batch, beam, 1]."""
     return onnx.op("Slice", beam.tokens, [-1], [2**31], [2])
 
 
-def best(onnx: OnnxEmitter, found: Pool, n_best: str) -> SearchResult:
-    """The n best of each sentence, without the begin token, cut to the length of the longest."""
+def best(onnx: OnnxEmitter, found: Pool, n_best: str, given: str | None = None) -> SearchResult:
+    """The n best of each sentence, without the begin token, cut to the length of the longest.
+
+    `given` is the number of tokens of a prompt behind the first, [batch], which are left out as well.
+    """
     zero, one = [0], [1]
     scores, order = onnx.ops("TopK", 2, found.scores, onnx.op("Unsqueeze", n_best, zero), axis=-1)
     lengths = onnx.op("GatherElements", found.lengths, order, axis=-1)
+    if given is not None:
+        lengths = onnx.op("Max", onnx.op("Sub", lengths, onnx.op("Unsqueeze", given, one)), 0)
     longest = onnx.op("Unsqueeze", onnx.op("ReduceMax", lengths, keepdims=0), zero)
-    tokens = onnx.op("Slice", found.tokens, one, onnx.op("Add", longest, one), [2])
     shape = onnx.op("Concat", onnx.op("Shape", order), longest, axis=0)
+    if given is None:
+        tokens = onnx.op("Slice", found.tokens, one, onnx.op("Add", longest, one), [2])
+    else:
+        tokens = _written(onnx, found.tokens, given, longest)
     index = onnx.op("Expand", onnx.op("Unsqueeze", order, [2]), shape)
     return SearchResult(onnx.op("GatherElements", tokens, index, axis=1), lengths, scores)
+
+
+def _written(onnx: OnnxEmitter, tokens: str, given: str, longest: str) -> str:
+    """The tokens [batch, beam, longest] behind the prompts, of which each has `given` behind its first; then 0."""
+    padded = onnx.op("Pad", tokens, onnx.op("Concat", [0, 0, 0, 0, 0], longest, axis=0))
+    ranks = onnx.op("Range", 1, onnx.op("Add", onnx.op("Squeeze", longest), 1), 1)
+    places = onnx.op("Add", onnx.op("Unsqueeze", given, [1, 2]), ranks)
+    shape = onnx.op("Concat", onnx.op("Shape", tokens, end=2), longest, axis=0)
+    return onnx.op("GatherElements", padded, onnx.op("Expand", places, shape), axis=2)
 
 
 def _decode_some(

@@ -10,7 +10,6 @@ from xformc.compiler.search.batch_loop import (
     Live,
     SearchInputs,
     Written,
-    begin,
     best,
     decode_batch,
     emit_coverage,
@@ -19,25 +18,43 @@ from xformc.compiler.search.batch_loop import (
     newest,
     options_by_sentence,
     options_of,
+    widened,
 )
-from xformc.compiler.search.candidates import BeamOptions, Pool, Standing, Texts, forced_token, reorder, unscored
+from xformc.compiler.search.candidates import (
+    BeamOptions,
+    Candidates,
+    Pool,
+    Standing,
+    Texts,
+    forced_token,
+    read_on,
+    reorder,
+    unscored,
+)
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
 from xformc.compiler.search.edits import edits_at_first
 from xformc.compiler.search.groups import Groups, Step, choose
 from xformc.compiler.search.loops import Names
+from xformc.compiler.search.prompted import begin_search
 
 FINISHED_SHARE = 8
 """The inner loop ends when 1/8 of its sentences are finished."""
 
 
-def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> Written:
+def emit_beam_search(
+    onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None, reader: Decoder | None = None
+) -> Written:
     """Write prepare, the search and the selection of the n best; return the n-best lists and the heads.
 
-    `decoder` has the axis `beam` (see `with_beam`); `longest` is its maximum number of tokens, or None.
+    `decoder` has the axis `beam` (see `with_beam`); `longest` is its maximum number of tokens, or None. `reader` is the
+    same decoder without a beam, which reads the prompts of a language model; None for a search without prompts.
     """
-    begun, types = begin(onnx, decoder, inputs, longest), state_types(decoder)
+    begun, types = begin_search(onnx, decoder, inputs, longest, reader), state_types(decoder)
     option = options_by_sentence(onnx, begun)
-    states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
+    if begun.read is None:
+        states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
+    else:
+        states = widened(onnx, types, begun.read.states, begun.options.width)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         known = {**begun.prepared, **live.constant, **now.state}
@@ -50,18 +67,22 @@ def emit_beam_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, 
             options = replace(options, edits=edits)
         groups = replace(begun.groups, penalty=live.option["diversity_penalty"])
 
-        def given(scope: OnnxEmitter, scores: str) -> str:
+        def given(scope: OnnxEmitter, found: Candidates) -> Candidates:
+            if "given" in live.option:
+                return read_on(scope, found, scope.op("Less", now.position, live.option["given"]))
+            if not inputs.default:
+                return found
             place = now.position, len(inputs.default)
-            return (
-                unscored(scope, (scores,), texts.forced, place, decoder.written.absent)[0] if inputs.default else scores
-            )
+            (scores,) = unscored(scope, (found.scores,), texts.forced, place, decoder.written.absent)
+            return replace(found, scores=scores)
 
         offered = Step(logits, now.beam.scores, texts, given, emit_coverage(scope, begun, live, state))
         go_on, new = advance(scope, (options, groups), live, now, offered, moving(types, state))
         return go_on, replace(new, state={**state, **new.state})
 
     found = decode_batch(onnx, decoder, begun, states, types, step, option=option)
-    return best(onnx, found, inputs.n_best), heads_of(decoder, begun)
+    given = None if begun.read is None else begun.read.given
+    return best(onnx, found, inputs.n_best, given), heads_of(decoder, begun)
 
 
 def advance(
@@ -72,7 +93,8 @@ def advance(
     `state` are the new states, in the order of the old hypotheses.
     """
     beam, length = now.beam, onnx.op("Add", now.position, 1)
-    standing = Standing(length, live.limit, now.done, beam.found, _longer(onnx, beam.pool), live.least, step.coverage)
+    pool, given = _longer(onnx, beam.pool), live.option.get("given")
+    standing = Standing(length, live.limit, now.done, beam.found, pool, live.least, step.coverage, given)
     new = choose(onnx, *choice, step, standing, _continued)
     moved = {name: reorder(onnx, value, new.chosen.rows) for name, value in state.items()}
     hypotheses = Beam(new.tokens, new.chosen.scores, new.pool, new.found)

@@ -114,7 +114,8 @@ class Standing:
     `length` is the number of tokens including the step's. `limit`, `done`, `found` (the number of finished hypotheses)
     and `least` (the least number of tokens; None for any) are [batch]. The tokens of `pool` already have the length of
     the hypotheses after the step. `coverage` [batch, beam] is added to the scores of the texts that end after the
-    hypotheses; None for nothing.
+    hypotheses; None for nothing. `given`: so many tokens of each sentence [batch] come from its prompt, and the length
+    penalty does not count them; None for none.
     """
 
     length: str
@@ -124,6 +125,7 @@ class Standing:
     pool: Pool
     least: str | None = None
     coverage: str | None = None
+    given: str | None = None
 
 
 @dataclass(frozen=True)
@@ -205,6 +207,14 @@ def unscored(
     is_forced = onnx.op("Not", onnx.op("Equal", forced, absent))
     given = onnx.op("Unsqueeze", onnx.op("And", is_forced, onnx.op("Less", position, count)), [1])
     return onnx.op("Where", onnx.op("And", given, onnx.op("Greater", scores, NEVER)), 0.0, scores), *rest
+
+
+def read_on(onnx: OnnxEmitter, found: Candidates, given: str) -> Candidates:
+    """The candidates of a step; where its token is one of the prompt (`given`, bool [batch]), it ends no text and has
+    the log probability 0."""
+    here = onnx.op("Unsqueeze", given, [1])
+    free = onnx.op("Where", onnx.op("And", here, onnx.op("Greater", found.scores, NEVER)), 0.0, found.scores)
+    return replace(found, scores=free, ended=onnx.op("And", found.ended, onnx.op("Not", here)))
 
 
 def select(
@@ -433,12 +443,17 @@ def ending(onnx: OnnxEmitter, top: Candidates, last: str, now: Standing, options
         ends = onnx.op("And", ends, onnx.op("Greater", top.scores, NEVER))
     if top.whole is not None:
         ends = onnx.op("And", ends, top.whole)
-    by = divisor(onnx, options, now.length)
+    by = divisor(onnx, options, counted(onnx, now.length, now.given))
     by = by if options.rules is None else onnx.op("Unsqueeze", by, [1])
     scores = onnx.op("Div", top.scores, by)
     if now.coverage is not None:
         scores = onnx.op("Add", scores, onnx.op("GatherElements", now.coverage, top.parents, axis=1))
     return ends, onnx.op("Where", ends, scores, NEVER)
+
+
+def counted(onnx: OnnxEmitter, length: str, given: str | None) -> str:
+    """The number of tokens that the length penalty counts, [batch] if some are `given`; at least 1."""
+    return length if given is None else onnx.op("Max", onnx.op("Sub", length, given), 1)
 
 
 def divisor(onnx: OnnxEmitter, options: BeamOptions, length: str) -> str:
@@ -472,9 +487,10 @@ def is_over(onnx: OnnxEmitter, options: BeamOptions, new: Standing, chosen: Chos
     enough = onnx.op("Where", is_first, onnx.op("Cast", onnx.op("Floor", number), to=7), options.width)
     to_the_end = onnx.op("And", is_complete, onnx.op("Greater", options.length_penalty, 0.0))
     length = onnx.op("Where", to_the_end, new.limit, new.length)
+    length = counted(onnx, length, new.given)
     beaten = onnx.op("LessOrEqual", onnx.op("Div", best, divisor(onnx, options, length)), worst)
-    counted = onnx.op("And", onnx.op("GreaterOrEqual", new.found, enough), onnx.op("Not", by_bound))
-    over = onnx.op("Or", counted, onnx.op("And", beaten, by_bound))
+    by_number = onnx.op("And", onnx.op("GreaterOrEqual", new.found, enough), onnx.op("Not", by_bound))
+    over = onnx.op("Or", by_number, onnx.op("And", beaten, by_bound))
     return onnx.op("Or", over, onnx.op("Equal", best, NEVER))
 
 

@@ -19,7 +19,6 @@ from xformc.compiler.search.candidates import (
     Standing,
     Texts,
     choose_open,
-    is_end,
     select,
     settle,
 )
@@ -48,13 +47,13 @@ class Step:
     """What the groups choose from: logits [batch, beam, 1, vocabulary], and the scores [batch, beam] and texts of the
     hypotheses.
 
-    given: the scores of candidates [batch, candidates], of which some may be 0; see `unscored`. coverage: see
-    `emit_coverage`."""
+    given: the candidates, of which some may have the score 0 or may not end; see `unscored` and `read_on`.
+    coverage: see `emit_coverage`."""
 
     logits: str
     scores: str
     texts: Texts
-    given: Callable[[OnnxEmitter, str], str]
+    given: Callable[[OnnxEmitter, Candidates], Candidates]
     coverage: str | None = None
 
 
@@ -76,8 +75,7 @@ def choose(
     def in_groups(scope: OnnxEmitter) -> tuple[str, ...]:
         return _names(_in_groups(scope, options, groups, step, now, continued))
 
-    candidates = select(onnx, step.logits, step.scores, options, step.texts)
-    candidates = replace(candidates, scores=step.given(onnx, candidates.scores))
+    candidates = step.given(onnx, select(onnx, step.logits, step.scores, options, step.texts))
 
     def from_all(scope: OnnxEmitter) -> tuple[str, ...]:
         alone = replace(now, found=scope.op("Squeeze", now.found, [1]))
@@ -129,6 +127,7 @@ def _in_groups(
         limit=each(now.limit),
         done=each(now.done),
         least=each(now.least),
+        given=None if now.given is None else each(now.given),
         found=onnx.op("Reshape", now.found, [-1]),
         pool=Pool(*(apart(name) for name in (now.pool.tokens, now.pool.lengths, now.pool.scores))),
         coverage=None if now.coverage is None else apart(now.coverage),
@@ -172,19 +171,18 @@ def _candidates(onnx: OnnxEmitter, options: BeamOptions, groups: Groups, step: S
         logits, scores, tokens = (scope.op("Slice", name, *bounds) for name in names)
         texts = replace(step.texts, tokens=tokens)
         taken = scope.op("Unsqueeze", scope.op("Mul", uses, penalty), [1, 2])
-        found = select(scope, logits, scores, options, texts, taken=taken)
-        found = replace(found, scores=step.given(scope, found.scores))
+        found = step.given(scope, select(scope, logits, scores, options, texts, taken=taken))
         chosen = choose_open(scope, found, groups.width)
         here = scope.op("Cast", scope.op("Greater", chosen.scores, NEVER), to=_FLOAT)
         uses = scope.op("ScatterElements", uses, chosen.tokens, here, axis=1, reduction="add")
         several = (_BATCH, Axis("candidates"))
         collected = [(Type("float32", several), found.scores)]
         collected += [(Type("int64", several), name) for name in (found.tokens, found.parents)]
+        collected += [(Type("bool", several), found.ended)]
         return scope.op("Identity", True), [uses], collected
 
     uses = Type("float32", (_BATCH, Axis("vocabulary")))
     trips = onnx.op("Squeeze", groups.count)
     _, *lists = onnx.loop(trips, [(uses, nothing)], group)
     shape = onnx.op("Concat", [-1], options.candidates, axis=0)
-    scores, tokens, parents = (onnx.op("Reshape", onnx.op("Transpose", name, perm=[1, 0, 2]), shape) for name in lists)
-    return Candidates(scores, tokens, parents, is_end(onnx, tokens, options.end_token, options.special))
+    return Candidates(*(onnx.op("Reshape", onnx.op("Transpose", name, perm=[1, 0, 2]), shape) for name in lists))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.native import DOMAIN, emit_project_candidates
 from xformc.compiler.passes.lower import ANCESTORS
-from xformc.compiler.passes.step import Decoder, Resident
+from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.batch_loop import (
     Beam,
     Begun,
@@ -16,65 +16,73 @@ from xformc.compiler.search.batch_loop import (
     Live,
     SearchInputs,
     Written,
-    begin,
     best,
     decode_batch,
     emit_coverage,
     heads_of,
     is_first,
     newest,
+    widened,
 )
 from xformc.compiler.search.candidates import BeamOptions, Pool, forced_token, reorder, rows_of, unscored
-from xformc.compiler.search.decoder_step import emit_caches, emit_states, emit_step, moving, state_types
+from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
 from xformc.compiler.search.edits import suppressed_at_first
 from xformc.compiler.search.loops import Names
+from xformc.compiler.search.prompted import beam_caches, begin_search
 
 Offered = tuple[str, ...]
 """The results of the operators that compute candidates: scores, tokens and parents, [batch, 2 * width]."""
 
 
-def emit_kernel_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> Written:
+def emit_kernel_search(
+    onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None, reader: Decoder | None = None
+) -> Written:
     """Like `emit_beam_search`, for a lowered decoder with caches that are updated in place.
 
     The first step has one hypothesis in each group, as no other can be continued.
     """
-    begun = begin(onnx, decoder, inputs, longest)
+    begun = begin_search(onnx, decoder, inputs, longest, reader)
     width, opened = begun.options.width, begun.groups.count
     controls = (inputs.phrases, inputs.prefix_bias, inputs.automaton, inputs.automaton_needs, inputs.automaton_start)
-    states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": opened}, begun.prepared)
-    ancestors = onnx.op("Expand", 0, onnx.op("Concat", begun.batch, opened, [0], axis=0))
-    caches = _emit_caches(onnx, decoder.resident, begun)
     types = {ANCESTORS.name: ANCESTORS.type, **state_types(decoder)}
+    states, caches = _entering(onnx, decoder, begun)
+    given = "" if begun.read is None else begun.read.given
     apart = (opened, inputs.diversity_penalty, inputs.end_token)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        edits = inputs.edits.names
+        edits, limit = inputs.edits.names, live.limit if inputs.automaton else ""
         if inputs.suppress_first:
             here = is_first(scope, begun.prefix, now.position, decoder.written)
             edits = (suppressed_at_first(scope, edits[0], inputs.suppress_first, here), *edits[1:])
-        rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, live.limit, *apart)
+        rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, limit, *apart)
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
         if inputs.default:
             forced = forced_token(scope, live.prefix, now.position)
             offered = unscored(scope, offered, forced, (now.position, len(inputs.default)), decoder.written.absent)
         coverage = emit_coverage(scope, begun, live, states)
-        go_on, following = emit_advance(scope, begun.options, live, now, offered, coverage)
+        go_on, following = emit_advance(scope, begun.options, live, now, offered, (coverage or "", given))
         moved = emit_moved(scope, moving(types, states), (following.state[ANCESTORS.name], None), now.beam.scores)
         return go_on, replace(following, state={**following.state, **states, **moved})
 
-    states = {ANCESTORS.name: ancestors, **states}
     found = decode_batch(onnx, decoder, begun, states, types, step, opened=opened)
-    return best(onnx, found, inputs.n_best), heads_of(decoder, begun)
+    return best(onnx, found, inputs.n_best, given or None), heads_of(decoder, begun)
 
 
-def _emit_caches(onnx: OnnxEmitter, resident: Resident | None, begun: Begun) -> dict[str, str]:
-    if resident is None:
-        return {}
-    capacity = onnx.op("Unsqueeze", begun.longest, [0])
-    return emit_caches(onnx, resident, begun.batch, capacity, begun.options.width)
+def _entering(onnx: OnnxEmitter, decoder: Decoder, begun: Begun) -> tuple[dict[str, str], Names]:
+    """The first states, the ancestors among them, and the caches."""
+    batch, opened, read = begun.batch, begun.groups.count, begun.read
+    if read is not None:
+        past = onnx.op("Unsqueeze", read.start, [0])
+        states, caches = widened(onnx, state_types(decoder), read.states, opened), read.caches
+    else:
+        past = [0]
+        states = emit_states(onnx, decoder, {"batch": batch, "beam": opened}, begun.prepared)
+        caches = beam_caches(onnx, decoder.resident, begun.options, batch, begun.longest)
+    ancestors = onnx.op("Expand", 0, onnx.op("Concat", batch, opened, past, axis=0))
+    return {ANCESTORS.name: ancestors, **states}, caches
 
 
 def emit_candidates(
@@ -92,10 +100,22 @@ def emit_candidates(
 
 
 def emit_advance(
-    onnx: OnnxEmitter, options: BeamOptions, live: Live, now: Decoding, offered: Offered, coverage: str | None = None
+    onnx: OnnxEmitter,
+    options: BeamOptions,
+    live: Live,
+    now: Decoding,
+    offered: Offered,
+    rest: tuple[str, str] = ("", ""),
 ) -> tuple[str, Decoding]:
-    """Like `advance` of beam.py; of the states, it updates only the ancestors. For `coverage` see `emit_coverage`."""
+    """Like `advance` of beam.py; of the states, it updates only the ancestors.
+
+    `rest` is the coverage (see `emit_coverage`), and the number of tokens that come from the prompt of each row of the
+    batch, behind the first.
+    """
     beam, pool, rules = now.beam, now.beam.pool, options.needed_rules
+    last = ["" if options.phrases is None else options.phrases.tokens, *rest]
+    while last and not last[-1]:
+        last.pop()
     go_on, position, done, tokens, scores, pool_tokens, pool_lengths, pool_scores, found, ancestors = onnx.ops(
         "Advance",
         10,
@@ -103,8 +123,7 @@ def emit_advance(
         *(*offered, beam.tokens, now.state[ANCESTORS.name]),
         *(pool.tokens, pool.lengths, pool.scores, beam.found, live.least),
         *(rules.penalty_offset, rules.stop_rule, rules.patience, live.sentence),
-        *([] if options.phrases is None else [options.phrases.tokens]),
-        *([] if coverage is None else [coverage]),
+        *last,
         domain=DOMAIN,
     )
     beam = Beam(tokens, scores, Pool(pool_tokens, pool_lengths, pool_scores), found)

@@ -224,7 +224,7 @@ def emit_begun(
     onnx: OnnxEmitter, decoder: Decoder, prompt: str, max_new_tokens: str, longest: int | None, *, named: bool = False
 ) -> Begun:
     """Write prepare and the loop that reads the prompts. `named`: caches have the names of their values."""
-    prompts = _emit_prompts(onnx, prompt, decoder.written)
+    prompts = emit_prompts(onnx, prompt, decoder.written)
     positions = _count_positions(onnx, prompts, max_new_tokens, longest)
     given = {value.name: value.name for value in decoder.given}
     known = emit_prepare(onnx, decoder, given | emit_positions(onnx, decoder, positions))
@@ -274,7 +274,8 @@ def _emit_filters(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs) -> 
     return _Filters(temperature, ranked, most, reach, filtered)
 
 
-def _emit_prompts(onnx: OnnxEmitter, prompt: str, special: SpecialTokens) -> Prompts:
+def emit_prompts(onnx: OnnxEmitter, prompt: str, special: SpecialTokens) -> Prompts:
+    """Write the prompts with their begin token and a last column without tokens, and their lengths."""
     onnx.bind(Value("prompt", Type("int64", (Axis("batch"), Axis("prompt")))), prompt)
     tokens = onnx.op("Pad", prompt, [0, 0, 0, 1], special.absent)
     lengths = onnx.op("ReduceSum", onnx.op("Cast", real(onnx, tokens, special), to=_INT64), [1], keepdims=0)

@@ -166,10 +166,15 @@ def values_apart(tree: Tree, task: str, inputs: Mapping[str, Input], results: tu
 
 
 def wide_beam(tree: Tree, task: str, written: str | None, decode: Decode, inputs: Mapping[str, Input]) -> list[Problem]:
-    """Check that the vocabulary has at least 2 W tokens: beam search of width W looks at the 2 W best."""
-    if written is None or TASKS[task].decoding != "search":
+    """Check that the vocabulary has at least 2 W tokens: beam search of width W looks at the 2 W best.
+
+    A language model with fewer tokens searches with a narrower beam than the default one.
+    """
+    if written is None or (TASKS[task].decoding != "search" and task != "language_model"):
         return []
     most = inputs[written].vocabulary // 2
+    if task == "language_model":
+        most = max(most, Decode().beam_size)
     if decode.beam_size <= most:
         return []
     place = tree.get("decode", "beam_size") or tree.get("decode") or tree

@@ -12,15 +12,17 @@ from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.search_options import CONTROLS
 from xformc.format.tasks import NAMED, SAMPLED, TASKS, WRITING, Decoding
 
+_BEAM = ("preset", "beam_size", "n_best", "length_penalty")
+
 DECODE: Mapping[Decoding, tuple[str, ...]] = {
-    "search": (
-        *("preset", "beam_size", "n_best", "length_penalty", "max_length", *CONTROLS),
-        *("prefix", "suppress_first", "alignment", "coverage"),
-    ),
+    "search": (*_BEAM, "max_length", *CONTROLS, "prefix", "suppress_first", "alignment", "coverage"),
     "sample": ("sample",),
     "forward": (),
 }
 """The keys of the section `decode` that have an effect."""
+
+SEARCHED = ("sample", *_BEAM, *(name for name in CONTROLS if name not in ("prefix_bias", "coverage_penalty")))
+"""Those of a language model, whose engine also searches."""
 
 PER_POSITION: Mapping[str, bool] = {"tagging": True, "classification": False}
 """Whether the labels of these tasks are those of positions."""
@@ -159,7 +161,8 @@ def idle_settings(
     name: str, inputs: Mapping[str, Input], results: tuple[Declared, ...] = ()
 ) -> dict[tuple[str, ...], str]:
     """The settings without effect for this task, these inputs and results: the path of each, and the reason."""
-    used, arrays = DECODE[TASKS[name].decoding], [other for other, item in inputs.items() if item.kind != "tokens"]
+    used = SEARCHED if name == "language_model" else DECODE[TASKS[name].decoding]
+    arrays = [other for other, item in inputs.items() if item.kind != "tokens"]
     spelled = sum(KINDS[item.kind].tokenized for item in results)
     texts = len(inputs) - len(arrays) + spelled
     idle: dict[tuple[str, ...], str] = {}

@@ -49,6 +49,7 @@ struct Inputs {
     penalty_offset.read(context, 16, sentences);
     stop_rule.read(context, 17, sentences);
     patience.read(context, 18, sentences);
+    given.read(context, 22, sentences);
     const int64_t candidates = times(batch, 2 * width);
     for (int64_t i = 0; i < candidates; ++i) require(parents[i] >= 0 && parents[i] < beam, "no such parent");
   }
@@ -97,7 +98,7 @@ struct Inputs {
   Phrases phrases;
   const float* coverage;  // what each hypothesis adds to the score of a text that ends; null for nothing
   Option<float> length_penalty{0}, penalty_offset{5}, patience{1};
-  Option<int64_t> stop_rule{FIRST};
+  Option<int64_t> stop_rule{FIRST}, given{0};  // the length penalty does not count the `given` tokens of a text
   Shape found_shape;
   int64_t groups, own;          // `own` hypotheses go out of each group
   int64_t batch, beam, length;  // `beam` hypotheses of each sentence come in, `width` go out
@@ -135,11 +136,12 @@ struct Rules {
   Rules(const Inputs& in, int64_t sentence)
       : length_penalty(in.length_penalty.of(in.sentences, sentence)),
         penalty_offset(in.penalty_offset.of(in.sentences, sentence)),
-        stop_rule(in.stop_rule.of(in.sentences, sentence)), patience(in.patience.of(in.sentences, sentence)) {}
+        stop_rule(in.stop_rule.of(in.sentences, sentence)), patience(in.patience.of(in.sentences, sentence)),
+        given(std::clamp<int64_t>(in.given.of(in.sentences, sentence), 0, LONGEST)) {}
 
-  // The divisor of the log probability of a hypothesis of so many tokens.
+  // The divisor of the log probability of a hypothesis of so many tokens. One of given tokens alone counts as one token.
   float divisor(int64_t tokens) const {
-    const float length = static_cast<float>(tokens) + penalty_offset;
+    const float length = static_cast<float>(std::max<int64_t>(tokens - given, 1)) + penalty_offset;
     return std::pow(length / (penalty_offset + 1.0f), length_penalty);
   }
 
@@ -157,6 +159,7 @@ struct Rules {
   float length_penalty, penalty_offset;
   int64_t stop_rule;
   float patience;
+  int64_t given;
 };
 
 // Advances the search of one sentence at a time.
@@ -245,9 +248,12 @@ class Step {
     return bound <= out_.pool_scores[(group + 1) * in_.own - 1];
   }
 
-  bool ended(int64_t candidate) const {
+  // Whether the next token of a sentence is one of its given tokens, which end no text and are not scored.
+  bool is_given(int64_t sentence) const { return in_.positions[sentence] < in_.given.of(in_.sentences, sentence); }
+
+  bool ended(int64_t sentence, int64_t candidate) const {
     const int64_t* last = in_.end_tokens + in_.ends;
-    return std::find(in_.end_tokens, last, in_.next_tokens[candidate]) != last;
+    return !is_given(sentence) && std::find(in_.end_tokens, last, in_.next_tokens[candidate]) != last;
   }
 
   // Whether a candidate has all phrases of its sentence.
@@ -275,7 +281,7 @@ class Step {
     for (int64_t i = 0; i < width; ++i) pool.offer(in_.pool_scores[first + i], i);
     for (int64_t i = 0; i < width; ++i) {
       const int64_t candidate = first_candidate + i;
-      const bool ends = ((ended(candidate) && !too_short) || last) && !in_.done[sentence] && i < last_place &&
+      const bool ends = ((ended(sentence, candidate) && !too_short) || last) && !in_.done[sentence] && i < last_place &&
                         has_phrases(sentence, candidate);
       pool.offer(ends ? in_.scores[candidate] / penalty + covered(sentence, candidate) : NEVER, width + i);
       count += ends && in_.scores[candidate] != NEVER;
@@ -300,12 +306,13 @@ class Step {
     Ranking<int64_t> open(width);
     int64_t places = width;  // for candidates in their order, which is that of their scores where there are no phrases
     for (int64_t i = first_candidate; i < first_candidate + 2 * width; ++i) {
-      const bool goes_on = !ended(i) && places > 0;
+      const bool goes_on = !ended(sentence, i) && places > 0;
       places -= goes_on;
       open.offer(goes_on ? in_.scores[i] : NEVER, i);
     }
     for (int64_t i = 0; i < width; ++i) {
-      const auto [score, candidate] = open[i];
+      const auto [offered, candidate] = open[i];
+      const float score = offered > NEVER && is_given(sentence) ? 0.0f : offered;
       const int64_t parent = in_.parents[candidate], position = in_.positions[sentence];
       int64_t* ancestors = out_.ancestors + (first + i) * past_;
       out_.scores[first + i] = i < open_places ? score : NEVER;
@@ -339,10 +346,10 @@ struct Advance {
 }  // namespace
 
 void add_advance(Ort::CustomOpDomain& domain) {
-  static const Operator<Advance> advance("Advance",
-                                         {INT64, INT64, FLOAT, INT64, BOOL,  INT64, FLOAT, INT64, INT64, INT64, INT64,
-                                          INT64, INT64, FLOAT, INT64, INT64, FLOAT, INT64, FLOAT, INT64, INT64, FLOAT},
-                                         {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, 15);
+  static const Operator<Advance> advance(
+      "Advance", {INT64, INT64, FLOAT, INT64, BOOL,  INT64, FLOAT, INT64, INT64, INT64, INT64, INT64,
+                  INT64, FLOAT, INT64, INT64, FLOAT, INT64, FLOAT, INT64, INT64, FLOAT, INT64},
+      {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, 15);
   domain.Add(&advance);
 }
 

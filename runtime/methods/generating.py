@@ -3,11 +3,12 @@
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, Unpack, cast
+from typing import Any, TypeVar, Unpack
 
 from xformc.errors import UserError
 from xformc.format.manifest import SampleOptions
 from xformc.runtime.batch_server import Seats, require_refills
+from xformc.runtime.beams import refuse_beside_search, sampling_alone, searched_prompts, searches
 from xformc.runtime.constrain import Allowed, Constraint, constrain_by, constrain_by_grammar
 from xformc.runtime.constraints import spelled_text
 from xformc.runtime.draft import Speculation, speculation
@@ -23,7 +24,7 @@ from xformc.runtime.generate import (
 )
 from xformc.runtime.job import Job
 from xformc.runtime.methods.loaded import Loaded, refuse_idle, with_own
-from xformc.runtime.sampling import PromptArguments, SampleArguments, resolve_sample_options
+from xformc.runtime.sampling import GenerationArguments, PromptArguments, SampleArguments, resolve_sample_options
 from xformc.runtime.score import with_added_scores
 from xformc.runtime.server import Server
 from xformc.runtime.steer import PLAIN, Steering, continue_each
@@ -57,9 +58,12 @@ class Generating(Loaded):
         stop: Sequence[str] | None = None,
         each: Iterable[PromptArguments] | None = None,
         slots: int | None = None,
-        **options: Unpack[SampleArguments],
+        **options: Unpack[GenerationArguments],
     ) -> list[Continuation]:
         """Continue prompts with a language model. An empty prompt starts a text from nothing.
+
+        With `beam_size`, continuations are searched for instead of sampled. The best one of each prompt is returned;
+        with `n_best` above 1 it has the next best ones as `others`.
 
         Returns: the continuation of each prompt, in order.
 
@@ -81,20 +85,25 @@ class Generating(Loaded):
         each: options of each prompt, and its `seed`, which win over the other ones.
         slots: sample this many texts together, each of which makes room for the next one when it has ended (`serve`).
             None: batches whose texts begin and end together.
-        options: see `SampleArguments`.
+        options: see `SampleArguments`; of a search `BeamArguments`, `max_new_tokens` and what edits scores.
 
         Raises: UserError for an option out of range, a prompt that is too long, an engine without a tokenizer, or a
         draft that does not fit.
         """
         batching = Batching(workers, max_batch_tokens)
         items, shared, first = _seeded(prompts, options, seed, each)
-        steering = self._steering(draft, draft_tokens, regex, json_schema, allowed, stop)
-        job = self._generation(batching, first, truncate, shared, token_scores=token_scores, steering=steering)
+        steered = (draft, draft_tokens, regex, json_schema, allowed, stop)
+        if searches(options, seed):
+            refuse_beside_search(dict(zip(_STEERED, steered, strict=True), slots=slots))
+            job = self._searched(batching, truncate, shared, token_scores=token_scores)
+            return job.all(self.session, "generate", items, batching)
+        steering, drawn = self._steering(*steered), sampling_alone(shared)
+        job = self._generation(batching, first, truncate, drawn, token_scores=token_scores, steering=steering)
         if slots is None:
             return job.all(self.session, "generate", items, batching)
         idle = {**steering.given, "stop": None, "token_scores": token_scores or None}
         job.require_several("generate", prompts)
-        return list(self._refilled(list(job.encoded(items)), batching, slots, shared, steering.stops, idle))
+        return list(self._refilled(list(job.encoded(items)), batching, slots, drawn, steering.stops, idle))
 
     def generate_stream(  # noqa: PLR0913 (each is an option)
         self,
@@ -114,7 +123,7 @@ class Generating(Loaded):
         stop: Sequence[str] | None = None,
         each: Iterable[PromptArguments] | None = None,
         slots: int | None = None,
-        **options: Unpack[SampleArguments],
+        **options: Unpack[GenerationArguments],
     ) -> Generator[Continuation]:
         """Continue any number of prompts in constant memory, and yield the results in order.
 
@@ -122,12 +131,17 @@ class Generating(Loaded):
         """
         batching = Batching(workers, max_batch_tokens, window)
         items, shared, first = _seeded(prompts, options, seed, each)
-        steering = self._steering(draft, draft_tokens, regex, json_schema, allowed, stop)
-        job = self._generation(batching, first, truncate, shared, token_scores=token_scores, steering=steering)
+        steered = (draft, draft_tokens, regex, json_schema, allowed, stop)
+        if searches(options, seed):
+            refuse_beside_search(dict(zip(_STEERED, steered, strict=True), slots=slots))
+            job = self._searched(batching, truncate, shared, token_scores=token_scores)
+            return job.stream(self.session, items, batching)
+        steering, drawn = self._steering(*steered), sampling_alone(shared)
+        job = self._generation(batching, first, truncate, drawn, token_scores=token_scores, steering=steering)
         if slots is None:
             return job.stream(self.session, items, batching)
         idle = {**steering.given, "stop": None, "token_scores": token_scores or None}
-        return self._refilled(job.encoded(items), batching, slots, shared, steering.stops, idle)
+        return self._refilled(job.encoded(items), batching, slots, drawn, steering.stops, idle)
 
     def stream_tokens(  # noqa: PLR0913 (each is an option)
         self,
@@ -190,7 +204,12 @@ class Generating(Loaded):
         manifest, pieces = self.manifest, self._pieces()
         resolved = resolve_sample_options(manifest, options, pieces)
         resolve = partial(resolve_sample_options, manifest, pieces=pieces)
-        own = values_of(manifest, lambda given: resolve(cast(Any, {**options, **given})))
+
+        def resolve_own(given: Mapping[str, Any]) -> SampleOptions:
+            searches(given, 0)
+            return resolve(sampling_alone({**options, **given}))
+
+        own = values_of(manifest, resolve_own)
         tokenizer, name = self._tokenizer(manifest.inputs), manifest.written
         text = manifest.inputs[name]
         limit, first = prompt_limit(text.longest, batching.max_batch_tokens), check_seed(seed)
@@ -203,6 +222,17 @@ class Generating(Loaded):
             partial(continuation_needs, options=resolved),
             with_added_scores(run, self._with_scores()) if token_scores else run,
         )
+
+    def _searched(
+        self, batching: Batching, truncate: bool, options: GenerationArguments, *, token_scores: bool
+    ) -> Job[Any, Prompt, Continuation]:
+        """Search for continuations. A batch has room for a full beam of each."""
+        self._check_method("generate", "generate")
+        tokenizer, name = self._tokenizer(self.manifest.inputs), self.manifest.written
+        limit = prompt_limit(self.manifest.inputs[name].longest, batching.max_batch_tokens)
+        encode = partial(encode_prompt, name=name, tokenizer=tokenizer, seed=0, limit=limit, truncate=truncate)
+        job = searched_prompts(encode, options, manifest=self.manifest, tokenizer=tokenizer, pieces=self._pieces())
+        return replace(job, run=with_added_scores(job.run, self._with_scores())) if token_scores else job
 
     def _speculation(self, draft: "Generating | str | None", tokens: int | None) -> Speculation | None:
         if draft is None:
@@ -273,6 +303,10 @@ class Generating(Loaded):
                 yield from server.in_order(map(server.submit_prompt, prompts), batching.window)
 
         return run()
+
+
+_STEERED = ("draft", "draft_tokens", "regex", "json_schema", "allowed", "stop")
+"""The arguments of a call that steer sampling."""
 
 
 def _seeded(

@@ -277,6 +277,7 @@ def _advance(random: Random) -> Drawn:
         perhaps(random, lambda: ids(random.randrange(4))),
         perhaps(random, lambda: Tensor(np.array(random.uniform(1, 9), np.float32))),
         *(None, None, perhaps(random, lambda: floats(random, batch, width))),
+        perhaps(random, lambda: ids(random.choice(([0], [position + 1], [2**62], [-1], [position] * batch)))),
     ]
     state = [np.bool_, np.int64, np.bool_, np.int64, np.float32, np.int64, np.int64, np.float32, np.int64, np.int64]
     return inputs, state, {}

@@ -9,9 +9,13 @@ import pytest
 import torch
 from command_line import CommandLine, mistake
 
+from xformc.format.interfaces import PROMPTS
+from xformc.format.names import BEAMS
 from xformc.imports.replay import BOUND
 from xformc.runtime.engine import Engine, load
 from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.rows import pad
+from xformc.runtime.search import search
 
 transformers: Any = pytest.importorskip("transformers")
 transformers.utils.logging.disable_progress_bar()
@@ -117,6 +121,10 @@ CONTINUED = [
 ]
 
 
+SEARCHED = [MODELS[0], MODELS[3]]
+"""GPT-2 and Llama."""
+
+
 def save(folder: Path, name: str, settings: dict) -> Path:
     """A random model of transformers, with biases and gains that are random, too."""
     torch.manual_seed(0)
@@ -165,6 +173,35 @@ def engine_of(xformc: CommandLine, folder: Path, tmp_path: Path) -> Engine:
     return load(tmp_path / "engine", threads=1)
 
 
+def assert_searches_alike(engine: Engine, origin: Any) -> None:
+    """All prompts are one batch; the origin is given one at a time. The end token is one that a text soon has."""
+    begun, random = list(engine.manifest.inputs["text"].special.begun), torch.Generator().manual_seed(3)
+    prompts = [torch.randint(0, 60, (length,), generator=random).tolist() for length in (1, 4, 9)]
+    defaults, beams = engine.manifest.beams, engine.session.beside(BEAMS)
+    assert defaults is not None and beams is not None
+    assert (defaults.length_penalty, defaults.length_penalty_kind, defaults.stop_rule) == (1.0, "average", "best")
+    given = {PROMPTS: pad(prompts, engine.manifest.inputs["text"].special.absent)}
+    plain = replace(defaults, beam_size=3, n_best=3, max_length_offset=12)
+    edits: dict[str, Any] = {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3}
+    end, ended = search(beams, given, plain).text(0, 0)[2], 0
+    for early_stopping, length_penalty, more in ((False, 1.0, {}), (True, 0.5, {}), ("never", 2.0, edits)):
+        rule = {True: "first", False: "best", "never": "complete"}[early_stopping]
+        options = replace(plain, stop_rule=rule, length_penalty=length_penalty, **more)
+        found = search(beams, given, options, (end,))
+        for row, prompt in enumerate(prompts):
+            wanted = origin.generate(
+                torch.tensor([begun + prompt]), attention_mask=torch.ones(1, len(begun + prompt), dtype=torch.long),
+                num_beams=3, num_return_sequences=3, early_stopping=early_stopping, length_penalty=length_penalty,
+                max_new_tokens=12, do_sample=False, return_dict_in_generate=True, output_scores=True, pad_token_id=0,
+                eos_token_id=end, **more,
+            )  # fmt: skip
+            theirs = [tuple(text) for text in wanted.sequences[:, len(begun + prompt) :].tolist()]
+            assert found.texts()[row] == [text[: (*text, end).index(end) + 1] for text in theirs]
+            assert found.scores[row] == pytest.approx(wanted.sequences_scores.tolist(), abs=1e-4)
+        ended += sum(text[-1] == end for row in found.texts() for text in row)
+    assert ended
+
+
 @pytest.mark.parametrize(("name", "settings"), CONTINUED)
 @pytest.mark.filterwarnings("ignore")
 def test_a_language_model_goes_on_as_its_origin(xformc: CommandLine, tmp_path: Path, name: str, settings: dict) -> None:
@@ -188,6 +225,8 @@ def test_a_language_model_goes_on_as_its_origin(xformc: CommandLine, tmp_path: P
         edited = replace(options, max_new_tokens=16, **{**edits, "suppress_tokens": (5, 9)})
         found = sample(engine.session, [Prompt(prompt, 0)], edited)
         assert found.tokens[0].tolist() == wanted[0, len(begun) + length :].tolist()
+    if (name, settings) in SEARCHED:
+        assert_searches_alike(engine, origin)
 
 
 @pytest.mark.parametrize(("name", "settings"), TRANSLATIONS)

@@ -318,6 +318,43 @@ def test_a_count_of_found_hypotheses_stays_in_its_range(advance_kernel: Run) -> 
     assert results[2].all()
 
 
+def test_tokens_of_a_prompt_end_nothing_and_are_not_counted() -> None:
+    """The first sentence goes on in its prompt, the others are behind theirs."""
+    ids, floats, flags = np.int64, np.float32, np.bool_
+    kinds = [ids, ids, floats, ids, flags, ids, floats, ids, ids, ids, ids, ids, ids, floats, ids]
+    names = {f"x{i}": kind for i, kind in enumerate(kinds)}
+    results = dict(zip(("go_on", *CARRIED), [flags, ids, flags, ids, floats, ids, ids, floats, ids, ids], strict=True))
+    absent = ["", *(f"x{i}" for i in range(15)), *[""] * 7, "given"][1:]
+    graph = [node("Advance", absent, list(results))]
+    session = cast(Any, kernel_session(graph, {**names, "given": ids}, results))
+    ended = 0
+    for seed in range(60):
+        state = random_state(np.random.default_rng(seed))
+        position, rows = int(state.position), len(state.done)
+        given = np.array([position + 1, *[min(row, position) for row in range(1, rows)]])
+        state = replace(state, done=np.zeros(rows, np.bool_), limit=np.full(rows, position + 9))
+        feeds = dict(zip(names, astuple(state), strict=True))
+        found = dict(zip(results, session.run(list(results), {**feeds, "given": given}), strict=True))
+        plain = dict(zip(results, session.run(list(results), {**feeds, "given": np.array([0])}), strict=True))
+        assert (found["scores"][0] == np.where(found["scores"][0] > NEVER, 0, NEVER)).all()
+        assert found["found"][0] == state.found[0], "no token of a prompt ends a text"
+        np.testing.assert_array_equal(found["pool_scores"][0], state.pool_scores[0])
+        for row in range(1, rows):
+            np.testing.assert_array_equal(found["scores"][row], plain["scores"][row])
+            np.testing.assert_array_equal(found["found"][row], plain["found"][row])
+            length, counted = position + 1, max(1, position + 1 - int(given[row]))
+            ratio = ((5 + length) / (5 + counted)) ** 0.6
+            new = [
+                score for score in plain["pool_scores"][row] if score not in state.pool_scores[row] and score > NEVER
+            ]
+            own = found["pool_scores"][row]
+            for score in new:
+                scaled = score * ratio ** (float(state.length_penalty) / 0.6)
+                ended += 1
+                assert np.isclose(own, scaled, rtol=1e-5).any() or scaled <= own[-1]
+    assert ended
+
+
 def test_advance_says_which_input_does_not_fit(advance_kernel: Run) -> None:
     state = random_state(np.random.default_rng(4))
     with pytest.raises(Exception, match="input 10 has a wrong shape"):

@@ -12,6 +12,7 @@ from xformc.compiler.graph.axes import Axis
 from xformc.compiler.spec import Input, json_schema, load_spec
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.problems import Source, Span
+from xformc.compiler.spec.tasks import SEARCHED
 from xformc.compiler.spec.writer import Writer
 from xformc.format.search_options import EDITS
 
@@ -84,7 +85,8 @@ def test_only_the_settings_of_the_task_are_resolved(tmp_path: Path) -> None:
     found = {name: yaml.safe_load(write_task(tmp_path, name).resolved_yaml()) for name in SPECS}
     edits = {option.name: [] if option.several else option.absent for option in EDITS}
     sample = {"temperature": 0.8, "top_k": 0, "top_p": 1.0, "max_new_tokens": 20, **edits}
-    assert found["language_model"]["decode"] == {"sample": sample}
+    assert found["language_model"]["decode"]["sample"] == sample
+    assert found["language_model"]["decode"].keys() == {*SEARCHED}
     assert found["language_model"]["train"]["tokenizer"] == {"kind": "bpe"}
     assert [name for name in SPECS if "decode" in found[name]] == ["language_model"]
     assert [name for name in SPECS if "tokenizer" in found[name]["train"]] == ["language_model", "tagging"]
@@ -147,8 +149,11 @@ IDLE = [
      "n_best, length_penalty, max_length, min_length, length_penalty_kind, stop_rule, patience, "
      "suppress_tokens, no_repeat_ngram_size, repetition_penalty, presence_penalty, frequency_penalty, prefix_bias, "
      "beam_groups, diversity_penalty, coverage_penalty, prefix, suppress_first, alignment, coverage"),
-    (LANGUAGE_MODEL.replace("decode: {", "decode: {beam_size: 2, "),
-     "decode.beam_size has no effect here: the decoding settings of language_model are sample"),
+    (LANGUAGE_MODEL.replace("decode: {", "decode: {max_length: {offset: 2}, "),
+     "decode.max_length has no effect here: the decoding settings of language_model are sample, preset, beam_size, "
+     "n_best, length_penalty, min_length, length_penalty_kind, stop_rule, patience, "
+     "suppress_tokens, no_repeat_ngram_size, repetition_penalty, presence_penalty, frequency_penalty, "
+     "beam_groups, diversity_penalty"),
     (TAGGING + "decode: {n_best: 2}\n",
      "decode has no effect here: tagging predicts labels; only 'translation' or 'language_model' has "
      "decoding settings"),

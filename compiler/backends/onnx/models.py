@@ -11,10 +11,18 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.ops.keys import PAST, ROOM
 from xformc.compiler.passes.step import Decoder
-from xformc.compiler.pipeline import begin_alignments, run_alignments, run_passes, run_rows, run_samples, run_scores
+from xformc.compiler.pipeline import (
+    begin_alignments,
+    run_alignments,
+    run_beams,
+    run_passes,
+    run_rows,
+    run_samples,
+    run_scores,
+)
 from xformc.compiler.program import Program
 from xformc.compiler.results.kind import KINDS
-from xformc.compiler.search.batch_loop import SearchInputs
+from xformc.compiler.search.batch_loop import SearchInputs, SearchResult
 from xformc.compiler.search.beam import emit_beam_search
 from xformc.compiler.search.check_draft import DRAFTED_TYPE, emit_check
 from xformc.compiler.search.decoder_step import emit_begin, step_inputs
@@ -45,6 +53,7 @@ from xformc.format.interfaces import (
     NEEDS,
     PHRASES,
     PREFIX,
+    PROMPTS,
     RAGGED,
     RESULTS,
     SCORES_BY_STEP,
@@ -57,6 +66,7 @@ from xformc.format.manifest import SampleOptions, SearchOptions, numbers
 from xformc.format.names import (
     ADVANCE,
     ALIGNMENTS,
+    BEAMS,
     CACHES,
     CHECK,
     CONTINUE,
@@ -101,6 +111,8 @@ def emit_engine(program: Program, weights: Initializers) -> dict[str, onnx.Model
         models[CHECK] = check_model(program, weights)
     if (sampled := run_samples(derived)) is not None:
         models[SAMPLES] = sampling_model(sampled, weights)
+    if (beams := run_beams(derived)) is not None:
+        models[BEAMS] = beams_model(program, beams, weights)
     if (rows := run_rows(derived)) is not None:
         models |= (refill_models if program.streams else refill_search_models)(program, rows, weights)
     if (aligned := begin_alignments(derived)) is not None:
@@ -119,13 +131,18 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
     given = SearchInputs(**_alone(options), edits=_EDITS, default=program.prefix, suppress_first=program.suppress_first)
     result, heads = emit_search(emitter, decoder, given, program.longest)
+    outputs = [*_n_best(emitter, result), *_emit_results(emitter, program, heads)]
+    inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]
+    return model(emitter, "engine", inputs, outputs)
+
+
+def _n_best(emitter: Emitter, result: SearchResult) -> list[tuple[str, Type]]:
+    """Write the outputs of a search."""
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
     n_best, length, batch = Axis("n_best"), Axis("length"), Axis("batch")
     types = [Type("int64", (batch, n_best, length)), Type("int64", (batch, n_best)), Type("float32", (batch, n_best))]
-    outputs = [*zip(RESULTS, types, strict=True), *_emit_results(emitter, program, heads)]
-    inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]
-    return model(emitter, "engine", inputs, outputs)
+    return list(zip(RESULTS, types, strict=True))
 
 
 def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
@@ -145,6 +162,31 @@ def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     types = [Type("int64", (batch, Axis("length"))), rows, Type("float32", (batch,))]
     outputs = [*zip(RESULTS, types, strict=True), *_emit_results(emitter, program, heads)]
     return model(emitter, "engine", inputs, outputs)
+
+
+def beams_model(program: Program, beams: Program, weights: Initializers) -> onnx.ModelProto:
+    """From prompts to their n best continuations; the search options are inputs with default values.
+
+    `program` is that of `sampling_model`, and `beams` is from `run_beams`.
+    """
+    emitter, decoder, defaults = _emitter(beams, weights), beams.decoder, program.beams
+    assert defaults is not None, "the program has no search for continuations"
+    options = _options(emitter, defaults, decoder.written)
+    given = dict.fromkeys((PHRASES, AUTOMATON, NEEDS, START), "")
+    if not beams.traits.kernels:  # these are optional inputs of kernels, and no inputs of the model
+        emitter.default_phrases(PHRASES)
+        emitter.default_automaton((AUTOMATON, NEEDS, START), decoder.logits.type.axes[-1].size or 1)
+        given = {name: name for name in given}
+    emit_search = emit_kernel_search if beams.traits.kernels else emit_beam_search
+    none: tuple[int, ...] = ()
+    inputs = SearchInputs(
+        **_alone(options), **given, prefix="", edits=_EDITS, prompt=PROMPTS, default=none, suppress_first=none
+    )
+    result, _ = emit_search(emitter, decoder, inputs, beams.longest, program.decoder)
+    outputs = _n_best(emitter, result)
+    return model(
+        emitter, "engine", [(PROMPTS, Type("int64", (Axis("batch"), Axis("prompt")))), *options.items()], outputs
+    )
 
 
 def scores_model(program: Program, weights: Initializers) -> onnx.ModelProto:

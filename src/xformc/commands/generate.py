@@ -9,17 +9,27 @@ from typer import Option
 
 from xformc.commands.drafting import DraftName, DraftTokens, opened_draft
 from xformc.commands.json_input import JsonInput, json_texts, require_json_output
+from xformc.commands.moses import moses_line
 from xformc.commands.options import (
+    BeamGroups,
+    BeamSize,
     Device,
+    DiversityPenalty,
     EngineFolder,
     FrequencyPenalty,
     JsonLines,
+    LengthPenalty,
+    LengthPenaltyKind,
+    MinLength,
     NewTokens,
     NgramSize,
+    Patience,
     PresencePenalty,
+    PresetName,
     RepetitionPenalty,
     Seed,
     Slots,
+    StopRuleName,
     SuppressTokens,
     Temperature,
     TextInput,
@@ -36,11 +46,16 @@ from xformc.commands.streaming import Stream, streams, write_streams
 from xformc.commands.text_lines import choose_pace, input_lines, one_line, write_results
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
 from xformc.errors import UserError
+from xformc.format.manifest import SearchOptions
 from xformc.format.reader import read_manifest
+from xformc.runtime.beams import resolve_beams, searches
 from xformc.runtime.engine import load
 from xformc.runtime.generate import Continuation
+from xformc.runtime.methods.loaded import check_method
+from xformc.runtime.options import BeamArguments, EditArguments
 from xformc.runtime.sampling import PromptArguments, SampleArguments
 from xformc.runtime.stream import MAX_BATCH_TOKENS
+from xformc.runtime.translate import rounded
 
 BATCH_HELP = """Capacity of a batch in tokens: prompts and the tokens to add. More than 16,384 also allow longer
 prompts."""
@@ -55,6 +70,16 @@ def generate(
     top_k: TopK = None,
     top_p: TopP = None,
     max_new_tokens: NewTokens = None,
+    beam_size: BeamSize = None,
+    n_best: Annotated[int | None, Option(help="Texts printed for each line, best first.", metavar="N")] = None,
+    length_penalty: LengthPenalty = None,
+    length_penalty_kind: LengthPenaltyKind = None,
+    min_length: MinLength = None,
+    stop_rule: StopRuleName = None,
+    patience: Patience = None,
+    preset: PresetName = None,
+    beam_groups: BeamGroups = None,
+    diversity_penalty: DiversityPenalty = None,
     suppress_tokens: SuppressTokens = None,
     no_repeat_ngram_size: NgramSize = None,
     repetition_penalty: RepetitionPenalty = None,
@@ -92,6 +117,9 @@ def generate(
     so far, the next tokens are guessed, and ENGINE checks several in one pass. The texts are the same. Each line is
     continued by itself, so a draft is for few lines.
 
+    With --beam-size, texts are searched for instead of sampled: --beam-size 4 --preset huggingface. With --n-best above
+    1, lines have Moses' format, as those of `xformc translate`; --json puts the next best texts into `others`.
+
     With --stop TEXT, each text ends before the first TEXT that it would have: --stop END --stop $'\\n\\n' (in bash, an
     empty line). Each whole continuation matches --regex or --json-schema (pip install 'xformc[constraints]').
 
@@ -110,19 +138,40 @@ def generate(
         raise UserError("--workers and --window have no effect with --stream", hint="leave them out")
     if slots is not None and stream:
         raise UserError("--slots has no effect with --stream", hint="leave one of them out")
-    streamed = slots is None and streams(stream, manifest, output, as_json=as_json)
+    if stream and beam_size is not None:
+        raise UserError("--stream has no effect with --beam-size", hint="leave one of them out")
+    sampled = slots is None and beam_size is None
+    streamed = sampled and streams(stream, manifest, output, as_json=as_json)
     pace, waiting = choose_pace(prompts, window, 1 if streamed else workers, threads), deque[str]()
-    sampling: SampleArguments = {
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "max_new_tokens": max_new_tokens,
+    edits: EditArguments = {
         "suppress_tokens": named_tokens(suppress_tokens),
         "no_repeat_ngram_size": no_repeat_ngram_size,
         "repetition_penalty": repetition_penalty,
         "presence_penalty": presence_penalty,
         "frequency_penalty": frequency_penalty,
     }
+    beams: BeamArguments = {
+        "beam_size": beam_size,
+        "n_best": n_best,
+        "length_penalty": length_penalty,
+        "length_penalty_kind": length_penalty_kind,
+        "min_length": min_length,
+        "stop_rule": stop_rule,
+        "patience": patience,
+        "preset": preset,
+        "beam_groups": beam_groups,
+        "diversity_penalty": diversity_penalty,
+    }
+    sampling: SampleArguments = {
+        "temperature": temperature,
+        "top_k": top_k,
+        "top_p": top_p,
+        "max_new_tokens": max_new_tokens,
+        **edits,
+    }
+    check_method(manifest, "generate", "generate")
+    searched = searches({**beams, **sampling}, seed)
+    shown = resolve_beams(manifest, beams) if searched else None
 
     def remembered(lines: Iterator[str]) -> Iterator[str]:
         for line in lines:
@@ -155,19 +204,37 @@ def generate(
             slots=slots,
             **steering,
             **sampling,
+            **beams,
         )
         tokens = token_fields_of(loaded, wanted=token_scores)
 
         def render(index: int, result: Continuation) -> str:
             prompt = "" if json_input else waiting.popleft()
-            return _as_json(index, result, tokens) if as_json else _as_text(prompt, result)
+            if as_json:
+                return _as_json(index, result, tokens)
+            return (
+                _as_text(prompt, result)
+                if shown is None or shown.n_best == 1
+                else _as_n_best(index, prompt, result, shown)
+            )
 
         write_results(results, render, output)
 
 
 def _as_json(index: int, result: Continuation, tokens: TokenFields) -> str:
-    fields = {"line": index + 1, "text": result.text, "score": round(result.score, 6), "tokens": len(result.tokens)}
-    return json.dumps({**fields, **tokens(result)}, ensure_ascii=False) + "\n"
+    def fields(one: Continuation) -> dict[str, object]:
+        return {"text": one.text, "score": rounded(one.score), "tokens": len(one.tokens), **tokens(one)}
+
+    others = {"others": [fields(one) for one in result.others]} if result.others else {}
+    return json.dumps({"line": index + 1, **fields(result), **others}, ensure_ascii=False) + "\n"
+
+
+def _as_n_best(index: int, prompt: str, result: Continuation, options: SearchOptions) -> str:
+    lines = (
+        moses_line(index, one.after(prompt), (one.score, one.score), len(one.tokens), options, {})
+        for one in (result, *result.others)
+    )
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _as_text(prompt: str, result: Continuation) -> str:

@@ -11,6 +11,7 @@ from typer import Option
 from xformc.commands.alignments import Align, Attention, alignment_fields, check_attention
 from xformc.commands.choosing import Choice, Mbr, Rerank, RerankWeight
 from xformc.commands.json_input import JsonInput, json_texts, require_json_output
+from xformc.commands.moses import moses_line
 from xformc.commands.options import (
     BeamGroups,
     BeamSize,
@@ -58,7 +59,6 @@ from xformc.runtime.engine import load
 from xformc.runtime.methods.loaded import check_method
 from xformc.runtime.options import SearchArguments, TranslationArguments, resolve_options
 from xformc.runtime.samples import search_alone
-from xformc.runtime.search import length_divisor
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 from xformc.runtime.translate import Hypothesis, text_fields
 
@@ -248,12 +248,9 @@ def _as_n_best(index: int, hypotheses: list[Hypothesis], *, options: SearchOptio
     """
     lines: list[str] = []
     for one in hypotheses:
-        length = len(one.tokens)
-        own = one.features.get(OWN, one.score)
-        divisor = length_divisor(length, options.length_penalty, options.length_penalty_kind)
-        features = f"length= {length}" if options.coverage_penalty else f"logprob= {own * divisor:.4f} length= {length}"
-        features += "".join(f" {name}= {value:.4f}" for name, value in one.features.items())
-        lines.append(f"{index} ||| {one_line(one.text)} ||| {features} ||| {one.score:.4f}{_links(one, ' ||| ')}\n")
+        scores = one.score, one.features.get(OWN, one.score)
+        line = moses_line(index, one.text, scores, len(one.tokens), options, one.features)
+        lines.append(f"{line}{_links(one, ' ||| ')}\n")
     return "".join(lines)
 
 

@@ -26,7 +26,10 @@ SEARCH_OPTIONS = tuple(option.name for option in search_options.OPTIONS if optio
 SEARCH = Interface(("source", *SEARCH_OPTIONS), RESULTS)
 """The interface of a translation model."""
 
-SAMPLING_OPTIONS = ("prompt", "seed", "max_new_tokens", "temperature", "top_k", "top_p")
+PROMPTS = "prompt"
+"""The input of a language model for the texts to continue."""
+
+SAMPLING_OPTIONS = (PROMPTS, "seed", "max_new_tokens", "temperature", "top_k", "top_p")
 """The text to continue, its random seed and the options of sampling, which are inputs of the model."""
 
 SAMPLING = Interface(SAMPLING_OPTIONS, RESULTS)
@@ -131,6 +134,11 @@ def interface_of_alignments(inputs: Mapping[str, Input]) -> Interface:
 def interface_of_samples(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> Interface:
     """Return the interface of the model that samples the texts which a search writes."""
     return interface(inputs, results, "sample")
+
+
+def interface_of_beams() -> Interface:
+    """Return the interface of the model that searches for continuations of prompts."""
+    return Interface((PROMPTS, *SEARCH_OPTIONS), RESULTS)
 
 
 def given_inputs(inputs: Mapping[str, Input], results: Mapping[str, Result]) -> dict[str, Input]:

@@ -11,7 +11,7 @@ from typing import Any
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.interfaces import given_inputs
-from xformc.format.names import ADVANCE, ALIGNMENTS, CHECK, CONTINUE, JOIN, PROMPT, REFILL, SAMPLES, SCORES
+from xformc.format.names import ADVANCE, ALIGNMENTS, BEAMS, CHECK, CONTINUE, JOIN, PROMPT, REFILL, SAMPLES, SCORES
 from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.results import Result
@@ -116,6 +116,7 @@ class Manifest:
     files: every file but engine.json. plans: those of the files that are TensorRT plans.
     refused: the plans that TensorRT did not build, with its reason.
     calibration: None unless activations are quantized with calibrated scales.
+    beams: the defaults of the search for continuations, of a language model that has one.
     controls: the inputs of the search beside its options, such as `prefix`.
     prefix: the tokens that texts begin with, unless a call gives others.
     suppress_first: the tokens that are never the first one after the prefix.
@@ -141,6 +142,7 @@ class Manifest:
     controls: tuple[str, ...] = ()
     prefix: tuple[int, ...] = ()
     suppress_first: tuple[int, ...] = ()
+    beams: SearchOptions | None = None
 
     @property
     def decoding(self) -> Decoding:
@@ -171,6 +173,11 @@ class Manifest:
     def samples_texts(self) -> bool:
         """Whether the engine, which searches, samples texts as well."""
         return SAMPLES in self.files
+
+    @property
+    def searches_prompts(self) -> bool:
+        """Whether the engine, which samples, searches for continuations as well."""
+        return self.beams is not None and BEAMS in self.files
 
     @property
     def aligns_texts(self) -> bool:

@@ -14,6 +14,9 @@ ALIGNMENTS = "alignments.onnx"
 SAMPLES = "samples.onnx"
 """The model that samples the texts which a search writes."""
 
+BEAMS = "beams.onnx"
+"""The model that searches for continuations of prompts, which the engine's own model samples."""
+
 PROMPT, CONTINUE = "prompt.onnx", "continue.onnx"
 """The models of a stream of tokens: the one that reads the prompts, and the one that goes on from there."""
 

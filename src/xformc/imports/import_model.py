@@ -119,7 +119,8 @@ def _pieces(tokenizer: ForeignTokenizer | None, count: int) -> list[str]:
 
 
 def _with_settings(spec: dict[str, Plain], values: Mapping[str, Scalar]) -> dict[str, Plain]:
-    """The spec with what a config says of tokens in its search or, if its table sets none, in its sampling."""
+    """The spec with what a config says of tokens: in its search if its table sets the beam, else in its sampling, and
+    in the search of a language model, whose table sets a preset."""
     bans, decode = banned(values), spec.get("decode", {})
     assert isinstance(decode, dict)
     if "beam_size" in decode:
@@ -127,9 +128,9 @@ def _with_settings(spec: dict[str, Plain], values: Mapping[str, Scalar]) -> dict
         return {**spec, "decode": {**decode, **more}} if more else spec
     if not bans:
         return spec
-    sample = decode.get("sample", {})
+    sample, searched = decode.get("sample", {}), bans if "preset" in decode else {}
     assert isinstance(sample, dict)
-    return {**spec, "decode": {**decode, "sample": {**sample, **bans}}}
+    return {**spec, "decode": {**decode, **searched, "sample": {**sample, **bans}}}
 
 
 def _name(source: Path) -> str:
