@@ -78,6 +78,19 @@ std::string replaced(std::string_view text, const std::string& from, const std::
   return found.append(text, at, text.size() - at);
 }
 
+// A piece as it follows others in a text: after a space, unless it goes on with a word.
+std::string joined_piece(const std::string& piece, bool first, const Spelling& spelling) {
+  static constexpr std::pair<const char*, const char*> CLEANER[] = {
+      {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},    {" n't", "n't"},
+      {" 'm", "'m"}, {" do not", " don't"}, {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
+  };
+  const bool goes_on = piece.compare(0, spelling.from.size(), spelling.from) == 0;
+  std::string text = first ? piece : goes_on ? piece.substr(spelling.from.size()) : " " + piece;
+  if (!spelling.cleans) return text;
+  for (const auto& [from, to] : CLEANER) text = replaced(text, from, to);
+  return text;
+}
+
 // Adds the parts of a span that are runs of one kind; `alone` ones are runs of one character, and `dropped` ones none.
 template <typename Is>
 void cut_runs(std::string_view text, Span span, Is is, bool alone, bool dropped, std::vector<Span>& parts) {
@@ -109,6 +122,7 @@ void cut(std::string_view text, Span span, const Cut& how, std::vector<Span>& pa
     case Cut::digits: return cut_runs(text, span, is_number, true, false, parts);
     case Cut::runs_of_digits: return cut_runs(text, span, is_number, false, false, parts);
     case Cut::white_space: return cut_runs(text, span, is_white_space, false, true, parts);
+    case Cut::punctuation: return cut_runs(text, span, is_punctuation, true, false, parts);
     case Cut::characters: return cut_runs(text, span, [](char32_t) { return true; }, true, false, parts);
   }
 }
@@ -157,7 +171,13 @@ void JsonVocabulary::set_template() {
 
 std::string JsonVocabulary::rewritten(std::string_view text) const {
   std::string found(text);
-  for (const Rewrite& one : file_.rewrites) found = one.composes ? composed(found) : replaced(found, one.from, one.to);
+  for (const Rewrite& one : file_.rewrites) {
+    switch (one.kind) {
+      case Rewrite::compose: found = composed(found); break;
+      case Rewrite::replace: found = replaced(found, one.from, one.to); break;
+      case Rewrite::bert: found = bert_text(found, one.as_bert); break;
+    }
+  }
   return found;
 }
 
@@ -229,6 +249,11 @@ void JsonVocabulary::add_words(std::string_view text, Tokens& tokens) const {
 Ids JsonVocabulary::encode_open(std::string_view text) const { return tokens_of(text).ids; }
 
 Spelled JsonVocabulary::spelled(std::string_view text) const {
+  for (const Rewrite& one : file_.rewrites) {
+    if (one.kind != Rewrite::bert) continue;
+    throw invalid_argument("this library gives no alignments of texts with a BertNormalizer, which moves their words",
+                           "", "run the engine with xformc's Python runtime");
+  }
   Tokens tokens = tokens_of(text);
   // A token of some bytes of a character has all of it, as in Python.
   const std::string& whole = tokens.spelled.text;
@@ -284,6 +309,7 @@ std::string JsonVocabulary::text_of(const Ids& ids) const {
       case Spelling::bytes: text += bytes_of(pieces[i]); break;
       case Spelling::word_ends: text += replaced(pieces[i], spelling.from, last ? "" : " "); break;
       case Spelling::fused: text += pieces[i]; break;
+      case Spelling::word_pieces: text += joined_piece(pieces[i], i == 0, spelling); break;
     }
   }
   if (spelling.kind == Spelling::bytes) return lossy_utf8(text);

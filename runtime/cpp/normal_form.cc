@@ -87,6 +87,13 @@ void sort_marks(std::u32string& text) {
 
 }  // namespace
 
+std::u32string decomposed(std::string_view text) {
+  std::u32string whole;
+  for (size_t at = 0; at < text.size();) decompose(next_character(text, at), whole);
+  sort_marks(whole);
+  return whole;
+}
+
 std::string composed(std::string_view text) {
   std::u32string whole;
   bool plain = true;

@@ -9,4 +9,7 @@ namespace xformc {
 // The text in form C, which is UTF-8, as the package tokenizers makes it: with its version of Unicode.
 std::string composed(std::string_view text);
 
+// The characters of the text in form D.
+std::u32string decomposed(std::string_view text);
+
 }  // namespace xformc

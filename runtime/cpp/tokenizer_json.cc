@@ -8,6 +8,7 @@
 #include "byte_pairs.h"
 #include "failure.h"
 #include "numbers.h"
+#include "word_pieces.h"
 
 namespace xformc {
 namespace {
@@ -17,6 +18,7 @@ using Json = nlohmann::json;
 constexpr size_t FILE_BYTES = 1 << 28;
 constexpr int DEEPEST = 100;
 constexpr size_t MOST_VALUES = 1 << 23;
+constexpr int64_t LONGEST_WORD = 1000;  // in characters, of WordPiece, whose time is quadratic in it
 constexpr int64_t LARGEST_ID = int64_t{1} << 31;
 
 // A value in the file, with its path in messages.
@@ -149,9 +151,23 @@ void read_byte_pairs(const Item& model, TokenizerJson& found) {
   read.add_merges(merges);
 }
 
+void read_word_pieces(const Item& model, TokenizerJson& found) {
+  auto pieces = std::make_unique<WordPieces>();
+  pieces->inside = model.text("continuing_subword_prefix", "##");
+  if (model.has("max_input_chars_per_word")) {
+    const int64_t longest = model.at("max_input_chars_per_word").id();
+    if (longest > LONGEST_WORD) lacks("words of " + grouped(longest) + " characters (max_input_chars_per_word)");
+    pieces->longest = static_cast<size_t>(longest);
+  }
+  found.model = std::move(pieces);
+  read_pieces(model, found);
+  found.model->unknown = piece_id(*found.model, model, model.text("unk_token", "[UNK]"), "unk_token");
+}
+
 void read_model(const Item& model, TokenizerJson& found) {
   const std::string type = model.text("type", model.has("merges") ? "BPE" : "");
   if (type == "BPE") return read_byte_pairs(model, found);
+  if (type == "WordPiece") return read_word_pieces(model, found);
   if (type.empty()) model.fail("type", "is missing");
   if (type != "WordLevel") lacks("a model of type " + type);
   found.model = std::make_unique<WholeWords>();
@@ -167,11 +183,19 @@ void read_normalizer(const Item& normalizer, TokenizerJson& found) {
       read_normalizer(one, found);
     }
   } else if (type == "NFC") {
-    found.rewrites.push_back({true, "", ""});
+    found.rewrites.push_back({Rewrite::compose});
   } else if (type == "Replace" && normalizer.at("pattern").has("String")) {
     const std::string from = normalizer.at("pattern").text("String");
     if (from.empty()) lacks("a normalizer Replace of nothing");
-    found.rewrites.push_back({false, from, normalizer.text("content")});
+    found.rewrites.push_back({Rewrite::replace, from, normalizer.text("content")});
+  } else if (type == "BertNormalizer") {
+    const bool lowers = normalizer.flag("lowercase", true);
+    const bool strips = normalizer.flag("strip_accents", lowers);
+    found.rewrites.push_back(
+        {Rewrite::bert,
+         "",
+         "",
+         {normalizer.flag("clean_text", true), normalizer.flag("handle_chinese_chars", true), strips, lowers}});
   } else {
     lacks("the normalizer " + type);
   }
@@ -214,6 +238,9 @@ void read_pre_tokenizer(const Item& step, bool alone, TokenizerJson& found) {
     found.cuts.push_back({step.flag("individual_digits", false) ? Cut::digits : Cut::runs_of_digits});
   } else if (type == "WhitespaceSplit") {
     found.cuts.push_back({Cut::white_space});
+  } else if (type == "BertPreTokenizer") {
+    found.cuts.push_back({Cut::white_space});
+    found.cuts.push_back({Cut::punctuation});
   } else {
     lacks("the pre_tokenizer " + type);
   }
@@ -226,6 +253,8 @@ void read_decoder(const Item& decoder, TokenizerJson& found) {
   } else if (type == "BPEDecoder") {
     found.spelling = {Spelling::word_ends, decoder.text("suffix", "</w>")};
     if (found.spelling.from.empty()) lacks("the decoder BPEDecoder without a suffix");
+  } else if (type == "WordPiece") {
+    found.spelling = {Spelling::word_pieces, decoder.text("prefix", "##"), "", decoder.flag("cleanup", true)};
   } else if (type == "Sequence") {
     const std::vector<Item> steps = decoder.at("decoders").items();
     const bool fused = steps.size() == 2 && steps[0].type() == "Fuse" && steps[1].type() == "Replace";

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "added_tokens.h"
+#include "bert_text.h"
 #include "manifest.h"
 #include "split_patterns.h"
 #include "word_model.h"
@@ -22,20 +23,23 @@ struct Unsupported {
 
 // A change of the whole text.
 struct Rewrite {
-  bool composes;         // to Unicode's form C; otherwise
-  std::string from, to;  // each of one by the other
+  enum Kind { compose, replace, bert } kind;  // to Unicode's form C; each of one text by another; as BertNormalizer
+  std::string from = {}, to = {};             // of replace
+  BertText as_bert = {};                      // of bert
 };
 
 // A step that cuts a text into words.
 struct Cut {
-  enum Kind { pattern, digits, runs_of_digits, white_space, characters } kind;
+  enum Kind { pattern, digits, runs_of_digits, white_space, characters, punctuation } kind;
   WordEnd word_end = nullptr;  // of a pattern
 };
 
 // How tokens become a text.
 struct Spelling {
-  enum Kind { spaced, bytes, word_ends, fused } kind = spaced;
-  std::string from = {}, to = {};  // the end of a word; what is replaced after the tokens are joined
+  enum Kind { spaced, bytes, word_ends, fused, word_pieces } kind = spaced;
+  std::string from = {},
+              to = {};  // the end of a word, or what its later pieces begin with; what is replaced in the text
+  bool cleans = false;  // leaves out spaces before punctuation, of word pieces
 };
 
 struct TokenizerJson {

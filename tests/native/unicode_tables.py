@@ -6,7 +6,7 @@ does, and its parts follow different versions of Unicode.
 
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ TABLES = Path(__file__).parents[2] / "runtime" / "cpp" / "unicode_tables.h"
 CHARACTERS = [chr(one) for one in range(0x110000) if not 0xD800 <= one < 0xE000]
 HANGUL = range(0xAC00, 0xD7A4)
 WIDTH = 120
+DIGIT = "7"
 
 
 def main() -> None:
@@ -43,6 +44,15 @@ def tables() -> str:
             ),
             *_table("Characters that two others compose to, and these.", "PAIRS[][3]", pairs),
             *_table("The other decompositions, whole and filled with 0.", "DECOMPOSITIONS[][5]", others),
+            *_table("What BertNormalizer leaves out of a text.", "DROPPED[][2]", ranges(bert("clean_text", ""))),
+            *_table("What BertNormalizer puts spaces around.", "IDEOGRAPHS[][2]", ranges(bert("handle_chinese_chars"))),
+            *_table("Marks that BertNormalizer leaves out after NFD.", "MARKS[][2]", ranges(bert("strip_accents", ""))),
+            *_table(
+                "Characters with a lower case: the first, the last, the step between them, and what is added to each.",
+                "LOWER[][4]",
+                lower_cases(),
+            ),
+            *_table("What BertPreTokenizer cuts out.", "PUNCTUATION[][2]", ranges(punctuation())),
             "// clang-format on",
             "",
             "}  // namespace xformc",
@@ -69,7 +79,7 @@ def classes() -> list[tuple[int, ...]]:
     decompose: Any = tokenizers.normalizers.NFD().normalize_str
     by_class = {unicodedata.combining(one): one for one in reversed(CHARACTERS) if unicodedata.combining(one)}
     least, most = by_class[min(by_class)], by_class[max(by_class)]
-    plain = [one for one in CHARACTERS if decompose(one) == one]
+    plain = [one for one, whole in each(tokenizers.normalizers.NFD()) if whole == one]
 
     def moves(characters: Sequence[str], mark: str, *, before: bool) -> set[str]:
         """Those that change places with a mark that they stand before, or after."""
@@ -93,15 +103,46 @@ def classes() -> list[tuple[int, ...]]:
     ]
 
 
+def bert(feature: str, becomes: str | None = None) -> list[int]:
+    """The characters that one feature of BertNormalizer changes, those that become a text if one is given."""
+    names = ("clean_text", "handle_chinese_chars", "strip_accents", "lowercase")
+    found = each(tokenizers.normalizers.BertNormalizer(**{name: name == feature for name in names}))
+    return [ord(one) for one, text in found if (text != one if becomes is None else text == becomes)]
+
+
+def each(normalizer: Any) -> Iterator[tuple[str, str]]:
+    """Each character with what a normalizer makes of it, found in one text with a digit that no other becomes."""
+    others = [one for one in CHARACTERS if one != DIGIT]
+    return zip(others, normalizer.normalize_str(DIGIT.join(others)).split(DIGIT), strict=True)
+
+
+def lower_cases() -> list[tuple[int, ...]]:
+    """Runs of characters whose lower cases are as far from them. One has two characters: U+0130, an i with a dot."""
+    cases = {ord(one): text for one, text in each(tokenizers.normalizers.Lowercase()) if text != one}
+    assert cases.pop(0x130) == "i\u0307" and all(len(text) == 1 for text in cases.values())
+    rows: list[list[int]] = []
+    for one, text in cases.items():
+        far = (ord(text) - one) % (1 << 32)
+        if rows and rows[-1][3] == far and (one - rows[-1][1]) == (rows[-1][2] or one - rows[-1][1]) <= 2:
+            rows[-1][1:3] = one, one - rows[-1][1]
+        else:
+            rows.append([one, one, 0, far])
+    return [(first, last, step or 1, far) for first, last, step, far in rows]
+
+
+def punctuation() -> list[int]:
+    """What stands alone between letters."""
+    cut: Any = tokenizers.pre_tokenizers.BertPreTokenizer().pre_tokenize_str
+    return sorted({ord(piece) for piece, _ in cut("a" + "a".join(CHARACTERS)) if len(piece) == 1 and piece != "a"})
+
+
 def decompositions() -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
     """The pairs that compose to a character, by it; and the whole decompositions of the characters that do not come
     back."""
-    decompose: Any = tokenizers.normalizers.NFD().normalize_str
     compose: Any = tokenizers.normalizers.NFC().normalize_str
     pairs: list[tuple[int, ...]] = []
     others: list[tuple[int, ...]] = []
-    for one in CHARACTERS:
-        whole = decompose(one)
+    for one, whole in each(tokenizers.normalizers.NFD()):
         if whole == one or ord(one) in HANGUL:
             continue
         if compose(one) == one:

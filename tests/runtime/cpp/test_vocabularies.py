@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from tiny_engine import copy_model, make_engine, text_input, write_manifest
 
+from tests.conformance.engines import FOLDER
 from tests.conformance.vocabularies import QWEN, byte_pairs, codes
 from tests.native import unicode_tables
 from tests.runtime.kernel_session import kernel_library
@@ -126,7 +128,41 @@ def words() -> dict[str, Any]:
     return {"version": "1.0", "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": model}
 
 
+def bert(*, lowercase: bool = True, cleanup: bool = True) -> dict[str, Any]:
+    """Word pieces as BERT's; one word of each script is a piece, others are cut into letters or unknown."""
+    letters = "abcdefghijklmnopqrstuvwxyzéßñ日本語漢字ωπς0123456789'!?.,#कखअर가각i\u0307\u0345"
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        *dict.fromkeys(letters),
+        *(f"##{one}" for one in dict.fromkeys(letters)),
+    ]
+    pieces += ["quick", "the", "don", "##on", "##ck", "n't", "'s", "do", "not", "ete", "été", "##ll"]
+    normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None}
+    model = {
+        "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 12,
+        "vocab": {one: number for number, one in enumerate(pieces)},
+    }  # fmt: skip
+    return {
+        "version": "1.0",
+        "added_tokens": [_special(number, one) for number, one in enumerate(pieces[:4])],
+        "normalizer": {**normalizer, "lowercase": lowercase},
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": cleanup},
+        "model": model,
+    }
+
+
+def _special(number: int, content: str) -> dict[str, object]:
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    return {"id": number, "content": content, **flags}
+
+
 KINDS: Mapping[str, Callable[[], Mapping[str, object]]] = {
+    "bert": bert, "bert_cased": lambda: bert(lowercase=False, cleanup=False),
     "qwen": byte_pairs, "gpt2": lambda: gpt2(prefix=False), "roberta": roberta, "llama3": llama3, "digits": digits,
     "codes": codes, "characters": characters, "words": words,
 }  # fmt: skip
@@ -158,7 +194,7 @@ def test_ids_and_texts_are_those_of_the_package(of_json: Path, kind: str) -> Non
     other = CppEngine(with_tokenizer(of_json, KINDS[kind](), size), threads=1)
     vocabulary = JsonVocabulary(of_json / "tokenizer.json", size, SPECIAL)
     ours, draw = Tokenizer({"source": vocabulary}), random.Random(kind)
-    for text in ["", *(odd_text(draw) for _ in range(150))]:
+    for text in ["", *(odd_text(draw) for _ in range(60))]:
         ids = ours.encode("source", text)
         assert other.encode("source", text) == ids
         assert other.decode("source", ids) == ours.decode("source", ids)
@@ -185,6 +221,8 @@ SAME = {"id": 9, "content": "<other>", "single_word": False, "lstrip": False, "r
         ({"post_processor": LOWERCASE}, "the post_processor Lowercase"),
         ({"model__type": "Unigram"}, "a model of type Unigram"),
         ({"model__dropout": 0.1}, "merges that are left out at random (dropout)"),
+        ({"model__type": "WordPiece", "model__max_input_chars_per_word": 1001, "model__unk_token": "<unk>"},
+         "words of 1,001 characters (max_input_chars_per_word)"),
         ({"model__byte_fallback": True}, "a model with byte_fallback"),
         ({"model__continuing_subword_prefix": "##"}, "a model with a continuing_subword_prefix"),
         ({"added_tokens": [{**SAME, "single_word": True}]}, "the added token <other>, which must be a single word"),
@@ -267,6 +305,15 @@ def test_long_runs_take_no_quadratic_time(of_json: Path, text: str) -> None:
     whole = text * (200_000 // len(text))
     assert engine.decode("source", engine.encode("source", whole)) == unicodedata.normalize("NFC", whole)
     engine.close()
+
+
+def test_a_normalizer_that_moves_words_gives_no_alignments(of_json: Path) -> None:
+    shutil.copyfile(FOLDER / "aligned" / "alignments.onnx", of_json / "alignments.onnx")
+    engine = CppEngine(with_tokenizer(of_json, bert()), threads=1)
+    with pytest.raises(UserError, match="no alignments of texts with a BertNormalizer, which moves their words"):
+        engine.align(["the quick"], ["the"])
+    engine.close()
+    (of_json / "alignments.onnx").unlink()
 
 
 def test_the_tables_are_those_of_the_package() -> None:
