@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.certify.attention_stages import attention_stages
+from xformc.compiler.certify.difference import difference
 from xformc.compiler.certify.forward import forward_stage, scores_stages, step_stage
 from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
@@ -338,8 +339,14 @@ def _against(subject: Subject, expected: _Expected, result: SearchResult, row: i
             opening = Opening(subject.program.prefix, subject.program.suppress_first)
             given = (subject.scorer(source), subject.special, tokens, expected.options, prefix)
             score = rescore(*given, opening=opening, coverage=subject.coverage(source))
-        differences.append(_finite(abs(float(result.scores[row, rank]) - score)))
+        differences.append(apart(result.scores[row, rank : rank + 1], [score]))
     return max(differences)
+
+
+def apart(found: Sequence[float] | NDArray[np.float32], expected: Sequence[float] | NDArray[np.float32]) -> float:
+    """The largest difference of scores, relative to the score if that is above 1: rounding grows with it."""
+    pairs = np.array(found, np.float64)[:, None], np.array(expected, np.float64)[:, None]
+    return difference(*pairs)
 
 
 def _between(first: SearchResult, row: int, second: SearchResult, other: int, margin: float) -> float:
@@ -347,11 +354,7 @@ def _between(first: SearchResult, row: int, second: SearchResult, other: int, ma
     same = np.array_equal(first.lengths[row], second.lengths[other])
     if not same or not np.array_equal(first.tokens[row, :, :length], second.tokens[other, :, :length]):
         return 0.0 if margin < SCORE_BOUND else float("inf")
-    return _finite(float(np.abs(first.scores[row] - second.scores[other]).max()))
-
-
-def _finite(difference: float) -> float:
-    return difference if np.isfinite(difference) else float("inf")
+    return apart(first.scores[row], second.scores[other])
 
 
 def short(options: SearchOptions, width: int) -> SearchOptions:

@@ -12,6 +12,7 @@ from tests.runtime.kernel_session import kernel_library
 from xformc.compiler.build import build_engine
 from xformc.compiler.certify import Certificate, Stage, verify_engine
 from xformc.compiler.certify.reference_search import log_probabilities, score, search
+from xformc.compiler.certify.translation_stages import apart
 from xformc.compiler.graph.rules import OnnxRule, Table, to_onnx
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
@@ -204,3 +205,9 @@ def test_reference_search_of_width_1_takes_the_best_token() -> None:
 
 def test_score_is_the_papers() -> None:
     assert score(np.float32(-6.0), 7, SearchOptions(4, 1, 0.6, 1.0, 50)) == pytest.approx(-6.0 / 2.0**0.6)
+
+
+def test_scores_are_compared_relative_to_large_ones() -> None:
+    assert apart([-0.5, -40.0], [-0.5, -40.002]) == pytest.approx(0.002 / 40.002)
+    assert apart([-0.5], [-0.502]) == pytest.approx(0.002)
+    assert apart([-0.5, float("nan")], [-0.5, -1.0]) == apart([-np.inf], [-1.0]) == float("inf")
