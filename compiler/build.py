@@ -374,6 +374,7 @@ def _manifest(
         **({} if program.beams is None else {"beams": recorded(program.beams)}),
         **({"controls": list(program.controls)} if program.controls else {}),
         **({"prefix": list(program.prefix)} if program.prefix else {}),
+        **({} if program.speech is None else {"speech": program.speech.recorded()}),
         **({"suppress_first": list(program.suppress_first)} if program.suppress_first else {}),
         "parameters": program.graph.parameter_count(),
         "weights": "trained" if trained else "fresh",

@@ -19,6 +19,7 @@ from xformc.format.manifest import SampleOptions, SearchOptions, recorded
 from xformc.format.precision import Precision
 from xformc.format.results import Result
 from xformc.format.search_options import EDITS, OPTIONS, SearchOption, Setting
+from xformc.format.speech import Speech
 from xformc.format.targets import TRAITS, Target, Traits
 from xformc.format.tasks import NAMED, TASKS, Decoding
 
@@ -188,6 +189,12 @@ class Program:
     def suppress_first(self) -> tuple[int, ...]:
         """The tokens that are never the first one after the prefix of a text."""
         return tuple(self.spec.decode.suppress_first) if self.decoding == "search" else ()
+
+    @property
+    def speech(self) -> Speech | None:
+        """How long a sound the model reads, and its languages and tasks, if the spec says so."""
+        said = self.spec.decode.speech if self.decoding == "search" else None
+        return None if said is None else Speech(said.seconds, said.languages, said.tasks, said.no_timestamps)
 
     @property
     def scores_texts(self) -> bool:

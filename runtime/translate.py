@@ -41,6 +41,7 @@ class Hypothesis:
     token_scores: the log probability of each token, if it was asked for.
     alignment: the links to the source, if they were asked for.
     features: the scores that `score` was made of, by name, if it is not the search's own: `own` and `rerank`.
+    language: that of the sound, if the model found it. parts: those of a long sound.
     """
 
     text: str
@@ -50,6 +51,17 @@ class Hypothesis:
     features: Mapping[str, float] = field(default_factory=dict[str, float])
     token_scores: tuple[float, ...] = ()
     alignment: Alignment | None = None
+    language: str | None = None
+    parts: tuple["Part", ...] = ()
+
+
+@dataclass(frozen=True)
+class Part:
+    """The text of a part of a sound, and the seconds at which the part begins and ends."""
+
+    start: float
+    end: float
+    text: str
 
 
 class Writer(Protocol):
@@ -170,7 +182,12 @@ def fields_of_text(
 def text_fields(one: Hypothesis) -> dict[str, object]:
     """Return the text, the score and the features of a hypothesis for JSON."""
     features = {name: rounded(value) for name, value in one.features.items()}
-    return {"text": one.text, "score": rounded(one.score), **({"features": features} if features else {})}
+    spoken: dict[str, object] = {} if one.language is None else {"language": one.language}
+    if one.parts:
+        spoken["parts"] = [
+            {"start": round(part.start, 3), "end": round(part.end, 3), "text": part.text} for part in one.parts
+        ]
+    return {"text": one.text, "score": rounded(one.score), **({"features": features} if features else {}), **spoken}
 
 
 def rounded(score: float) -> float | None:

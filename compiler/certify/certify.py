@@ -102,6 +102,7 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
         "defaults": None if manifest.defaults is None else recorded(manifest.defaults),
         "prefix": manifest.prefix,
         "suppress_first": manifest.suppress_first,
+        "speech": manifest.speech,
     }
     facts = {
         "task": program.task,
@@ -110,6 +111,7 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
         "defaults": program.defaults,
         "prefix": program.prefix,
         "suppress_first": program.suppress_first,
+        "speech": program.speech,
     }
     if manifest.beams is not None and program.beams is not None:  # engines of before have none
         claims["beams"], facts["beams"] = recorded(manifest.beams), recorded(program.beams)

@@ -28,6 +28,7 @@ from xformc.format.search_options import (
     Preset,
     StopRule,
 )
+from xformc.format.speech import MAX_NAMES, MAX_SECONDS
 
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -335,6 +336,7 @@ SuppressTokens = Annotated[
     Field(max_length=MAX_SUPPRESSED),
     AfterValidator(lambda tokens: list(dict.fromkeys(tokens))),
 ]
+Token = Annotated[int, Field(ge=0, lt=2**31)]
 Beginning = Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], Field(max_length=MAX_PREFIX)]
 NgramSize = Annotated[int, Field(ge=0, le=100_000)]
 RepetitionPenalty = Annotated[float, Field(ge=MIN_REPETITION, le=100)]
@@ -360,10 +362,21 @@ class Sample(Section):
     frequency_penalty: TokenPenalty = 0.0
 
 
+class SpeechDecode(Section):
+    """What a model of speech reads and writes: the longest sound, in seconds, the tokens that begin texts in a language
+    and of a task, and the one of texts without timestamps."""
+
+    seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = 30.0
+    languages: dict[str, Token] = Field(default_factory=dict[str, int], max_length=MAX_NAMES)
+    tasks: dict[str, Token] = Field(default_factory=dict[str, int], max_length=MAX_NAMES)
+    no_timestamps: Token | None = None
+
+
 class Decode(Section):
     """The defaults for decoding. Each call of the engine may override them. With `sample`, text is drawn
     instead of searched for. `preset` sets the length penalty and the stop rule, unless they are set here too.
     Texts begin with the tokens of `prefix`, unless a call gives another one; these tokens are not scored.
+    `speech` says how long sounds are cut into parts, and in which languages texts are.
     The tokens of `suppress_first` are never the first one that is written after the prefix.
     `alignment` is the path of the attention to the source whose weights align a translation with it; without one it
     is that of the last layer but one. `coverage` is that of the attention whose coverage of the source counts in the
@@ -391,6 +404,7 @@ class Decode(Section):
     prefix_bias: Annotated[float, Field(ge=0, le=MAX_BIAS)] = 0.0
     alignment: Pattern | None = None
     coverage: Pattern | None = None
+    speech: SpeechDecode | None = None
     sample: Sample = Sample()
 
     @property

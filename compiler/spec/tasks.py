@@ -15,7 +15,7 @@ from xformc.format.tasks import NAMED, SAMPLED, TASKS, WRITING, Decoding
 _BEAM = ("preset", "beam_size", "n_best", "length_penalty")
 
 DECODE: Mapping[Decoding, tuple[str, ...]] = {
-    "search": (*_BEAM, "max_length", *CONTROLS, "prefix", "suppress_first", "alignment", "coverage"),
+    "search": (*_BEAM, "max_length", *CONTROLS, "prefix", "suppress_first", "alignment", "coverage", "speech"),
     "sample": ("sample",),
     "forward": (),
 }
@@ -58,7 +58,7 @@ def task_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declar
     along = _along_problems(inputs, results)
     needed = _special_problems(task, tree, inputs)
     needed += _end_problems(inputs, results)
-    needed += _token_problems(tree, inputs, results)
+    needed += [*_token_problems(tree, inputs, results), *_speech_problems(tree, inputs, results)]
     return [*_input_problems(task, declared, inputs), *along, *needed, *_idle_problems(task, tree, inputs, results)]
 
 
@@ -86,6 +86,26 @@ def _token_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Decl
         Problem(item.span, f"{item.value} is no token: {known}")
         for found in lists
         for item in found.items
+        if isinstance(item.value, int) and item.value >= size
+    ]
+
+
+def _speech_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:
+    """Report speech of a model without one sound, and its tokens that are not in the vocabulary."""
+    written, speech = inputs.get(written_in(results) or ""), tree.get("decode", "speech")
+    if written is None or speech is None or not isinstance(speech.value, dict):
+        return []
+    if sum(item.rate is not None for item in inputs.values()) != 1:
+        message = "decode.speech has no effect here: there must be one input that is a sound, with a rate"
+        return [Problem(speech.span, message, "remove it")]
+    size = written.axes[0].size or 0
+    groups = [one for key in ("languages", "tasks") if (one := speech.get(key)) is not None]
+    items = [entry.tree for one in groups if isinstance(one.value, dict) for entry in one.value.values()]
+    items += [one for one in [speech.get("no_timestamps")] if one is not None]
+    known = f"the vocabulary of the written text has ids from 0 to {size - 1}"
+    return [
+        Problem(item.span, f"{item.value} is no token: {known}")
+        for item in items
         if isinstance(item.value, int) and item.value >= size
     ]
 

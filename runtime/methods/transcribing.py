@@ -17,6 +17,7 @@ from xformc.runtime.prefix import Prefix
 from xformc.runtime.rows import Row
 from xformc.runtime.sampling import MAX_SAMPLES, WritingArguments, resolve_sample_options, split_options
 from xformc.runtime.score import with_token_scores
+from xformc.runtime.spoken import Spoken, spoken
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.translate import SEED, Hypothesis, drawn_tokens_needed, write_rows
 
@@ -38,6 +39,9 @@ class Transcribing(Loaded):
         seed: int = 0,
         samples: int = 1,
         token_scores: bool = False,
+        language: str | None = None,
+        task: str | None = None,
+        part: float | None = None,
         each: Iterable[WritingArguments] | None = None,
         **options: Unpack[WritingArguments],
     ) -> list[list[Hypothesis]]:
@@ -52,6 +56,12 @@ class Transcribing(Loaded):
 
         samples: texts sampled for each example; each has the next seed.
 
+        language, task: those of the texts of a model that knows several, such as "de" and "translate". Without a
+            language, or with "auto", the model finds it in the first part of each sound; without a task, it
+            transcribes.
+        part: the seconds of the parts into which longer sounds are cut; by default the most that the model reads. The
+            texts of the parts are joined; a hypothesis has them as `parts`.
+
         The other arguments are those of `translate` or, with `seed`, those of `generate`: an engine either searches or
         samples, as its spec says.
 
@@ -62,7 +72,12 @@ class Transcribing(Loaded):
         items, shared = with_own(given, options, each)
         reader = as_it_is if arrays else self._reader(batching, truncate)
         writing = self._writing(reader, shared, seed, samples, token_scores=token_scores)
-        return self._all(writing, "transcribe", items, prefixes, batching)
+        cut = self._spoken((language, task, part), prefixes, options)
+        if cut is None:
+            return self._all(writing, "transcribe", items, prefixes, batching)
+        writing.require_several("transcribe", items)
+        begun, pairs = self._begun(writing, items, prefixes, None, whole=False, samples=None)
+        return list(cut.stream(begun, self.session, list(begun.encoded(pairs)), batching))
 
     def transcribe_stream(  # noqa: PLR0913 (each is an option)
         self,
@@ -76,6 +91,9 @@ class Transcribing(Loaded):
         seed: int = 0,
         samples: int = 1,
         token_scores: bool = False,
+        language: str | None = None,
+        task: str | None = None,
+        part: float | None = None,
         each: Iterable[WritingArguments] | None = None,
         **options: Unpack[WritingArguments],
     ) -> Generator[list[Hypothesis]]:
@@ -86,7 +104,18 @@ class Transcribing(Loaded):
         self._check_method("transcribe", "transcribe")
         batching, (items, shared) = Batching(workers, max_batch_tokens, window), with_own(texts, options, each)
         writing = self._writing(self._reader(batching, truncate), shared, seed, samples, token_scores=token_scores)
-        return self._stream(writing, items, prefixes, batching)
+        cut = self._spoken((language, task, part), prefixes, options)
+        if cut is None:
+            return self._stream(writing, items, prefixes, batching)
+        begun, pairs = self._begun(writing, items, prefixes, None, whole=False, samples=None)
+        return cut.stream(begun, self.session, begun.encoded(pairs), batching)
+
+    def _spoken(
+        self, asked: tuple[str | None, str | None, float | None], prefixes: object, options: WritingArguments
+    ) -> Spoken | None:
+        """How sounds are cut and begun; None for an engine without speech."""
+        n_best = options.get("n_best")
+        return spoken(self.manifest, self.session, asked, begun=prefixes is not None, n_best=n_best)
 
     def transcribe_rows(
         self, rows: Sequence[Row], *, seed: int = 0, **options: Unpack[WritingArguments]

@@ -97,6 +97,7 @@ def test_load_refuses_names_that_lead_out(own_engine: Path, name: str) -> None:
     assert "is not a path inside the engine" in message(own_engine)
 
 
+SPEECH: dict[str, Any] = {"seconds": 30.0, "languages": {}, "tasks": {}, "no_timestamps": None}
 WRONG: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda content: content.update(format=8), "engine format 8 is newer than this xformc, which reads up to 7"),
     (lambda content: content.update(format="1"), "format must be an integer from 1 to 4,611,686,018,427,387,904"),
@@ -122,6 +123,13 @@ WRONG: list[tuple[Callable[[dict[str, Any]], object], str]] = [
     (lambda content: content["defaults"].update(n_best=9), "defaults.n_best must be an integer from 1 to 4, not 9"),
     (lambda content: content["defaults"].update(length_penalty=float("nan")), "defaults.length_penalty must be"),
     (lambda content: content["inputs"]["source"].update(longest=0), "inputs.source.longest must be"),
+    (lambda content: content.update(suppress_first=[2, 2]), "suppress_first must be a list of 1 to 100000 distinct"),
+    (lambda content: content.update(speech={"languages": {}}), "the key speech.tasks is missing"),
+    (
+        lambda content: content.update(speech={**SPEECH, "seconds": -1}),
+        "speech.seconds must be a number from 0 to 3600",
+    ),
+    (lambda content: content.update(speech={**SPEECH, "tasks": {"sing": "a"}}), "speech.tasks.sing must be an integer"),
     (lambda content: content["files"].pop("model.onnx"), "model.onnx is not listed in files"),
     (lambda content: content["inputs"]["source"].update(tokenizer="no.model"), "no.model is not listed in files"),
     (lambda content: content["files"]["spec.yaml"].update(bytes="many"), "files.spec.yaml.bytes must be an integer"),

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ from safetensors.numpy import load_file
 
 from tests.imports.foreign import WAV2VEC2 as WAV2VEC2_CONFIG
 from tests.imports.foreign import write_foreign
+from tests.sounds import write_wav
+from xformc.errors import UserError
+from xformc.format.speech import Speech
+from xformc.imports.banned import forced
 from xformc.imports.examples import features
-from xformc.runtime.engine import load
+from xformc.runtime.engine import Engine, load
 
 transformers: Any = pytest.importorskip("transformers")
 transformers.utils.logging.disable_progress_bar()
@@ -38,6 +43,13 @@ WHISPER = {
     "decoder_start_token_id": 51,
     "suppress_tokens": [51, 7],
     "begin_suppress_tokens": [50, *range(0, 50, 2)],
+}
+SPOKEN: dict[str, Any] = {
+    "is_multilingual": True,
+    "forced_decoder_ids": [[1, None], [2, 40]],
+    "lang_to_id": {"<|en|>": 9, "<|de|>": 13, "<|fr|>": 17, "<|nl|>": 31},
+    "task_to_id": {"transcribe": 40, "translate": 41},
+    "no_timestamps_token_id": 45,
 }
 FRAMES, HOP = 40, 160
 
@@ -69,8 +81,8 @@ def save_whisper(folder: Path) -> Any:
 def test_whisper_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Path) -> None:
     folder, run, back = tmp_path / "model", tmp_path / "run", tmp_path / "back"
     origin = save_whisper(folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps({**config, "forced_decoder_ids": [[1, 9], [2, 4]]}))
+    said = json.loads((folder / "generation_config.json").read_text())
+    (folder / "generation_config.json").write_text(json.dumps({**said, **SPOKEN}))
     for command in (
         ("import", folder, "-o", run, "--replay"),
         ("export", "hf", run, "-o", back, "--replay"),
@@ -85,21 +97,18 @@ def test_whisper_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Pa
     sounds = [draw.normal(0, 0.1, length * HOP).astype(np.float32) for length in lengths]
     given = features(8, FRAMES * HOP, 16000, HOP, 400)(sounds, sampling_rate=16000, return_tensors="pt").input_features
     seen, suppressed = set[int](), 0
-    for beams, given_prefix, prefix in ((1, [], [9, 4]), (3, [], [9, 4]), (3, [5], [5])):
+    for beams, prefix in ((1, [9, 4]), (3, [9, 4]), (3, [5])):
         begun = torch.tensor([[51, *prefix]] * len(sounds))
         more = {"num_beams": beams, "do_sample": False, "no_repeat_ngram_size": 1}
         wanted = origin.generate(given, decoder_input_ids=begun, max_new_tokens=12, **more).tolist()
-        if beams == 1:
-            free = origin.generate(
-                given, decoder_input_ids=begun, max_new_tokens=12, begin_suppress_tokens=[51], **more
-            )
-            suppressed += sum(one[:1] != other[:1] for one, other in zip(wanted, free.tolist(), strict=True))
+        free = origin.generate(given, decoder_input_ids=begun, max_new_tokens=12, begin_suppress_tokens=[51], **more)
+        suppressed += sum(one[:1] != other[:1] for one, other in zip(wanted, free.tolist(), strict=True))
         for index, sound in enumerate(sounds):
             found = engine.transcribe(
                 {"wave": sound.reshape(1, -1, HOP), "wave_lengths": np.array([len(sound) // HOP])},
                 beam_size=beams,
                 no_repeat_ngram_size=1,
-                prefixes=[given_prefix],
+                prefixes=[prefix],
                 max_length_offset=12 + len(prefix),
                 max_length_factor=0.0,
             )
@@ -107,6 +116,89 @@ def test_whisper_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Pa
             assert tokens == own[: own.index(50) + 1 if 50 in own else None], (beams, prefix, index)
             seen.update(tokens)
     assert len(seen) > 8 and suppressed > 0
+    finds_the_language(origin, engine)
+    refuses_other_languages(engine)
+    path = write_wav(tmp_path / "long.wav", draw.normal(0, 0.1, 7040).astype(np.float32), rate=16000)
+    [[wanted]] = engine.transcribe([path], part=0.2)
+    printed = json.loads(xformc("transcribe", tmp_path / "engine", path, "--part", 0.2, "--threads", 1, "--json").out)
+    [found] = printed["hypotheses"]
+    assert (found["text"], found["language"]) == (wanted.text, wanted.language) and wanted.language in "en de fr nl"
+    parts = [{"start": 0.2 * place, "text": one.text} for place, one in enumerate(wanted.parts)]
+    assert [{**one, "end": 0} for one in parts] == [
+        {**one, "start": pytest.approx(one["start"]), "end": 0} for one in found["parts"]
+    ]
+    asked = xformc("transcribe", tmp_path / "engine", path, "--language", "fr", "--task", "translate", "--threads", 1)
+    assert asked.out == engine.transcribe([path], prefixes=[[17, 41, 45]])[0][0].text + "\n"
+
+
+def finds_the_language(origin: Any, engine: Engine) -> None:
+    """The language is the one that transformers finds in the first part of each sound, and each part is one there."""
+    draw, languages = np.random.default_rng(1), {token: name[2:-2] for name, token in SPOKEN["lang_to_id"].items()}
+    origin.generation_config.lang_to_id = SPOKEN["lang_to_id"]
+    options: Any = {"beam_size": 1, "max_length_offset": 15, "max_length_factor": 0.0, "no_repeat_ngram_size": 1}
+    for length in (20, FRAMES + 7, 2 * FRAMES + 30, FRAMES):
+        sound = draw.normal(0, 10 ** draw.uniform(-3, 0), length * HOP).astype(np.float32)
+        parts = [sound[start : start + FRAMES * HOP] for start in range(0, len(sound), FRAMES * HOP)]
+        given = features(8, FRAMES * HOP, 16000, HOP, 400)(parts, sampling_rate=16000, return_tensors="pt")
+        [language, *_] = origin.detect_language(given.input_features[:1]).tolist()
+        for task, asked in ((None, None), ("translate", "fr")):
+            start = [SPOKEN["lang_to_id"]["<|fr|>"] if asked else language, 41 if task else 40, 45]
+            begun = torch.tensor([[51, *start]] * len(parts))
+            wanted = origin.generate(
+                given.input_features, decoder_input_ids=begun, max_new_tokens=12, no_repeat_ngram_size=1
+            ).tolist()
+            wave = {"wave": sound.reshape(1, -1, HOP), "wave_lengths": np.array([length])}
+            [[best]] = engine.transcribe(wave, language=asked, task=task, **options)
+            tokens = [[*start, *(own[: own.index(50) + 1] if 50 in own else own)] for own in wanted]
+            assert list(best.tokens) == [token for own in tokens for token in own]
+            assert best.language == (None if asked else languages[language])
+            assert [(part.start, part.end) for part in best.parts] == [
+                (pytest.approx(0.4 * place), pytest.approx(min(0.4 * place + 0.4, length / 100)))
+                for place in range(len(parts) if len(parts) > 1 else 0)
+            ]
+            assert len(parts) == 1 or best.text == " ".join(one.text for one in best.parts if one.text)
+        [[shorter]] = engine.transcribe(wave, language="fr", part=0.2, **options)
+        assert len(shorter.parts) == (-(-length // 20) if length > 20 else 0)
+    left, speech, order = {**SPOKEN["lang_to_id"]}, engine.manifest.speech, list[str | None]()
+    while len(left) > 1:
+        origin.generation_config.lang_to_id = left
+        [language, *_] = origin.detect_language(given.input_features[:1]).tolist()
+        fewer = replace(speech, languages={languages[token]: token for token in left.values()})
+        [[best]] = replace(engine, manifest=replace(engine.manifest, speech=fewer)).transcribe(wave, **options)
+        assert best.language == languages[language]
+        del left[f"<|{best.language}|>"]
+        order.append(best.language)
+    assert order != ["en", "de", "fr"]
+
+
+def refuses_other_languages(engine: Engine) -> None:
+    wave = {"wave": np.zeros((1, 50, HOP), np.float32), "wave_lengths": np.array([50])}
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"language": "xx"}, "language must be auto or one of en, de, fr, nl, not 'xx'"),
+        ({"task": "sing"}, "task must be transcribe or translate, not 'sing'"),
+        ({"part": 1.0}, "part must be a number from 0.01 to 0.4, not 1.0"),
+        ({"language": "de", "prefixes": [[9]]}, "prefixes exclude language and task"),
+        ({"language": "de", "beam_size": 2, "n_best": 2}, "n_best must be 1 for a sound of 2 parts of 0.4 seconds"),
+    ]
+    for options, message in wrong:
+        with pytest.raises(UserError, match=re.escape(message)):
+            engine.transcribe(wave, **options)
+    english = replace(engine.manifest, speech=Speech(0.4), prefix=(45,))
+    with pytest.raises(UserError, match="knows one language and one task"):
+        replace(engine, manifest=english).transcribe(wave, language="de")
+    with pytest.raises(UserError, match=r"language, part: .* is no model of speech with a longest sound"):
+        replace(engine, manifest=replace(english, speech=None)).transcribe(wave, language="de", part=0.1)
+    with pytest.raises(UserError, match="has languages or tasks that are no tokens"):
+        replace(engine, manifest=replace(english, speech=Speech(0.4, {"en": 60}))).transcribe(wave)
+    with pytest.raises(UserError, match="has a default prefix, so it finds no language"):
+        replace(engine, manifest=replace(engine.manifest, prefix=(45,))).transcribe(wave, language="auto")
+
+
+def test_places_of_forced_tokens_are_a_prefix_if_all_are_there() -> None:
+    pairs: dict[str, Any] = {f"forced_decoder_ids.{index}.0": index + 1 for index in range(2)}
+    tokens: dict[str, Any] = {"forced_decoder_ids.0.1": 9, "forced_decoder_ids.1.1": 4}
+    assert forced({**pairs, **tokens}) == {"prefix": [9, 4]}
+    assert forced({**pairs, **tokens, "forced_decoder_ids.0.1": None}) == {}
 
 
 WAV2VEC2 = {

@@ -148,7 +148,7 @@ IDLE = [
      "decode.sample has no effect here: the decoding settings of translation are preset, beam_size, "
      "n_best, length_penalty, max_length, min_length, length_penalty_kind, stop_rule, patience, "
      "suppress_tokens, no_repeat_ngram_size, repetition_penalty, presence_penalty, frequency_penalty, prefix_bias, "
-     "beam_groups, diversity_penalty, coverage_penalty, prefix, suppress_first, alignment, coverage"),
+     "beam_groups, diversity_penalty, coverage_penalty, prefix, suppress_first, alignment, coverage, speech"),
     (LANGUAGE_MODEL.replace("decode: {", "decode: {max_length: {offset: 2}, "),
      "decode.max_length has no effect here: the decoding settings of language_model are sample, preset, beam_size, "
      "n_best, length_penalty, min_length, length_penalty_kind, stop_rule, patience, "

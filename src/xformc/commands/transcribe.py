@@ -65,6 +65,10 @@ from xformc.runtime.translate import Hypothesis, fields_of_text
 INPUT_HELP = """Read arrays from this .npz file, or lines of text, which may be .gz; `-` is standard input.
 [default: -]"""
 
+LANGUAGE_HELP = "Language of the text, such as de, of a model that knows several. [default: the one that it finds]"
+TASK_HELP = "What such a model writes: transcribe, or translate for English. [default: transcribe]"
+PART_HELP = "Cut longer sounds into parts of this length. [default: the longest that the model reads]"
+
 
 def transcribe(
     engine: EngineFolder,
@@ -98,6 +102,9 @@ def transcribe(
     samples: Samples = 1,
     mbr: SamplesMbr = None,
     token_scores: TokenScores = False,
+    language: Annotated[str | None, Option(help=LANGUAGE_HELP, metavar="CODE")] = None,
+    task: Annotated[str | None, Option(help=TASK_HELP, metavar="NAME")] = None,
+    part: Annotated[float | None, Option(help=PART_HELP, metavar="SECONDS")] = None,
     as_json: JsonLines = False,
     truncate: Truncate = False,
     window: Window = None,
@@ -123,6 +130,9 @@ def transcribe(
     Each line of the output has the best text; further results of the engine follow after tabs. With --json:
     {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, with an object for each further result: in each
     hypothesis, if the result depends on its text.
+
+    Sounds that are longer than a model of speech reads are cut into parts, whose texts are joined; with --json, each
+    hypothesis has them, and the language if the model found it.
 
     An engine searches, or samples if its spec has `decode: {sample: ...}`. --temperature, --top-k, --top-p,
     --max-new-tokens, --seed and --samples are for engines that sample. With --json, all samples are printed; --mbr puts
@@ -162,6 +172,9 @@ def transcribe(
                 seed=seed,
                 samples=samples,
                 token_scores=token_scores,
+                language=language,
+                task=task,
+                part=part,
                 **options,
             )
             write_results(chosen_samples(found, mbr), _renderer(loaded, token_scores, as_json), output)
@@ -179,6 +192,9 @@ def transcribe(
             seed=seed,
             samples=samples,
             token_scores=token_scores,
+            language=language,
+            task=task,
+            part=part,
             **options,
         )
         with closing(results):

@@ -16,6 +16,7 @@ from xformc.format.plans import Plan
 from xformc.format.precision import Precision
 from xformc.format.results import Result
 from xformc.format.search_options import OPTIONS, SearchOption, Setting
+from xformc.format.speech import Speech
 from xformc.format.targets import Target
 from xformc.format.tasks import TASKS, Decoding
 
@@ -120,6 +121,7 @@ class Manifest:
     controls: the inputs of the search beside its options, such as `prefix`.
     prefix: the tokens that texts begin with, unless a call gives others.
     suppress_first: the tokens that are never the first one after the prefix.
+    speech: the longest sound, the languages and the tasks of a model of speech.
     operators: the version of xformc's own operators in the model; None if there are none, or if it was not recorded.
     """
 
@@ -143,6 +145,7 @@ class Manifest:
     prefix: tuple[int, ...] = ()
     suppress_first: tuple[int, ...] = ()
     beams: SearchOptions | None = None
+    speech: Speech | None = None
 
     @property
     def decoding(self) -> Decoding:

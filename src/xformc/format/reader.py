@@ -30,6 +30,7 @@ from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import WORDS, Precision
 from xformc.format.results import Result, Setting, of_text
 from xformc.format.search_options import EDITS, MAX_PREFIX, MAX_SUPPRESSED, OPTIONS, SearchOption
+from xformc.format.speech import MAX_SECONDS, Speech
 from xformc.format.targets import Target
 from xformc.format.tasks import NAMED, RESULTS, SAMPLED, TASKS, WRITING
 from xformc.format.tokens import BEGIN, END, MAX_ENDS, PAD, UNKNOWN, SpecialTokens
@@ -213,11 +214,21 @@ def _read_rest(
         operators=document.integer("operators", 1) if "operators" in document.fields else None,
         controls=document.optional_texts("controls") or () if "controls" in document.fields else (),
         prefix=document.ids("prefix", MAX_PREFIX, MAX_SIZE, distinct=False) if "prefix" in document.fields else (),
+        speech=_read_speech(document.section("speech")) if "speech" in document.fields else None,
         suppress_first=(
             document.ids("suppress_first", MAX_SUPPRESSED, MAX_SIZE) if "suppress_first" in document.fields else ()
         ),
         beams=_read_search(document.section("beams")) if "beams" in document.fields else None,
     )
+
+
+def _read_speech(document: Document) -> Speech:
+    tokens = {key: document.section(key) for key in ("languages", "tasks")}
+    found = {
+        key: {name: section.integer(name, 0, MAX_SIZE) for name in section.fields} for key, section in tokens.items()
+    }
+    silent = document.optional_integer("no_timestamps", 0)
+    return Speech(document.number("seconds", 0, MAX_SECONDS), found["languages"], found["tasks"], silent)
 
 
 _READERS: dict[int, Callable[[Document], Manifest]] = {

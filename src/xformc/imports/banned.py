@@ -9,6 +9,8 @@ _NUMBERS: Mapping[str, float] = {"no_repeat_ngram_size": 0, "repetition_penalty"
 
 
 PLACES, BEGUN = "forced_decoder_ids", "begin_suppress_tokens"
+NAMED: Mapping[str, str] = {"languages": "lang_to_id", "tasks": "task_to_id"}
+SILENT = "no_timestamps_token_id"
 
 
 def banned(values: Mapping[str, Scalar]) -> dict[str, Plain]:
@@ -40,6 +42,20 @@ def banned_at_first(values: Mapping[str, Scalar]) -> dict[str, Plain]:
     """The setting `suppress_first` of a config with tokens that never begin a text, after its prefix."""
     tokens = [value for key, value in values.items() if key.partition(".")[0] == BEGUN and value is not None]
     return {"suppress_first": list(dict.fromkeys(tokens))} if tokens else {}
+
+
+def spoken(values: Mapping[str, Scalar]) -> dict[str, Plain]:
+    """The languages and tasks of a model of speech, as settings of `decode.speech`; a model for English has none."""
+    found: dict[str, Plain] = {}
+    for name, key in NAMED.items():
+        names = {
+            one.partition(".")[2].removeprefix("<|").removesuffix("|>"): token
+            for one, token in values.items()
+            if one.startswith(f"{key}.") and isinstance(token, int)
+        }
+        found |= {name: {**names}} if names else {}
+    silent = values.get(SILENT)
+    return {**found, **({"no_timestamps": silent} if found and isinstance(silent, int) else {})}
 
 
 def forced(values: Mapping[str, Scalar]) -> dict[str, Plain]:

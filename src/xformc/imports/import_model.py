@@ -16,7 +16,7 @@ from xformc.compiler.weight_files import graph_shapes
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.names import IMPORTED, SPEC, WEIGHTS
-from xformc.imports.banned import banned, banned_at_first, forced
+from xformc.imports.banned import banned, banned_at_first, forced, spoken
 from xformc.imports.config import CONFIG, label_names, resolve
 from xformc.imports.origin import Origin
 from xformc.imports.origins import READERS
@@ -125,6 +125,9 @@ def _with_settings(spec: dict[str, Plain], values: Mapping[str, Scalar]) -> dict
     assert isinstance(decode, dict)
     if "beam_size" in decode:
         more = {**bans, **banned_at_first(values), **forced(values)}
+        speech = decode.get("speech")
+        if isinstance(speech, dict):
+            more["speech"] = {**speech, **spoken(values)}
         return {**spec, "decode": {**decode, **more}} if more else spec
     if not bans:
         return spec

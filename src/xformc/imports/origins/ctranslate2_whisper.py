@@ -2,7 +2,7 @@
 
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -22,6 +22,7 @@ from xformc.imports.tokenizers import find_tokenizer
 MODEL, CONFIG, FAMILY, CLASS = "model.bin", "config.json", "whisper", b"WhisperSpec\0"
 VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
 START, END, SILENT = "<|startoftranscript|>", "<|endoftext|>", "<|notimestamps|>"
+TASKS = ("transcribe", "translate")
 ENGLISH_ONLY = 51864
 """The number of tokens of the models without languages, which write English."""
 
@@ -89,7 +90,8 @@ def _read(path: Path, table: Path | None) -> Origin:
     place = str(folder / MODEL)
     binary, config = read_binary(folder / MODEL), _config(folder)
     numbers, tensors = binary.numbers(), _tensors(binary.tensors(), place)
-    values: dict[str, Scalar] = {"model_type": FAMILY, **_sizes(tensors, place), **_tokens(folder, tensors, place)}
+    values: dict[str, Scalar] = {"model_type": FAMILY, **_sizes(tensors, place)}
+    values |= _tokens(folder, tensors, _ids(config, "lang_ids", folder), place)
     for side in ("encoder", "decoder"):
         values[f"{side}_attention_heads"] = numbers.get(f"{side}/num_heads")
     for key, name in (("suppress_tokens", "suppress_ids"), ("begin_suppress_tokens", "suppress_ids_begin")):
@@ -150,7 +152,7 @@ _SEARCH: Mapping[str, Scalar] = {"num_beams": 5, "early_stopping": True, "length
 """CTranslate2's defaults for Whisper, by the keys of a config."""
 
 
-def _tokens(folder: Path, tensors: Mapping[str, Stored], place: str) -> dict[str, Scalar]:
+def _tokens(folder: Path, tensors: Mapping[str, Stored], languages: Sequence[int], place: str) -> dict[str, Scalar]:
     """The special tokens by the keys of a config. Raises: UserError for a vocabulary that lacks one."""
     names, size = _vocabulary(folder), tensors["decoder.embed_tokens.weight"].shape[0]
     missing = [name for name in (START, END, SILENT) if name not in names]
@@ -159,8 +161,10 @@ def _tokens(folder: Path, tensors: Mapping[str, Stored], place: str) -> dict[str
         raise UserError(f"its vocabulary {what}", place=place)
     found: dict[str, Scalar] = {"decoder_start_token_id": names.index(START), "eos_token_id": names.index(END)}
     if size == ENGLISH_ONLY:
-        found |= {"forced_decoder_ids.0.0": 1, "forced_decoder_ids.0.1": names.index(SILENT)}
-    return found
+        return found | {"forced_decoder_ids.0.0": 1, "forced_decoder_ids.0.1": names.index(SILENT)}
+    tasks = {f"task_to_id.{task}": names.index(f"<|{task}|>") for task in TASKS if f"<|{task}|>" in names}
+    known = {f"lang_to_id.{names[one]}": one for one in languages if one < size}
+    return {**found, **tasks, **known, "no_timestamps_token_id": names.index(SILENT)}
 
 
 def _vocabulary(folder: Path) -> list[str]:
