@@ -25,8 +25,9 @@ from xformc.compiler.certify.seen import redraw
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.rules import made_lengths
 from xformc.compiler.ops.keys import AsKeys
+from xformc.compiler.ops.native import quantized_attentions
 from xformc.compiler.ops.roundable import linear_weights
-from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.pipeline import compile_engine, run_passes
 from xformc.compiler.program import Program, added
 from xformc.compiler.quantize.calibration import RULE, Example, calibrate, calibrated_weights
 from xformc.compiler.quantize.formats import FORMATS
@@ -50,7 +51,7 @@ from xformc.format.manifest import (
 )
 from xformc.format.names import CERTIFICATE, IMPORTED, MANIFEST, MODEL, SPEC
 from xformc.format.operators import OPERATORS
-from xformc.format.precision import Precision
+from xformc.format.precision import Caches, Precision
 from xformc.format.reader import TOKENS
 from xformc.format.results import Result, of_text
 from xformc.format.search_options import EDITS, OPTIONS
@@ -71,11 +72,13 @@ class Rounding:
     precision: default weight precision, for weights that the spec does not set; None keeps the spec's own default.
     examples: calibration examples, for targets and number formats that are calibrated.
     judge: compares two engine folders, one in float32 and the one being built, after all other stages have passed.
+    caches: how the keys and values that a step reads are stored; None keeps the spec's own choice.
     """
 
     precision: Precision | None = None
     examples: Sequence[Example] = ()
     judge: Callable[[Path, Path], Stage] | None = None
+    caches: Caches | None = None
 
 
 def build_engine(  # noqa: PLR0913 (each is a part of an engine)
@@ -124,6 +127,8 @@ def build_program(  # noqa: PLR0913 (each is a part of an engine)
     spec, target = program.spec, program.target
     assert target is not None, f"{spec.name} was compiled for training"
     eights = _products_to_calibrate(spec, rounding.precision, target, examples=bool(rounding.examples))
+    caches = rounding.caches or spec.caches
+    _check_caches(replace(program, caches=caches), given=rounding.caches is not None)
     if program.traits.kernels:
         library_for(str(out))
     default = rounding.precision or spec.default_precision
@@ -142,14 +147,14 @@ def build_program(  # noqa: PLR0913 (each is a part of an engine)
     scales = calibrate(module, eights, rounding.examples, progress)
     with atomic_directory(out) as folder:
         progress("emit")
-        subject = _write_model(replace(original, input_scales=scales), folder, precision)
+        subject = _write_model(replace(original, input_scales=scales), folder, precision, caches)
         (folder / SPEC).write_text(spec.resolved_yaml(), encoding="utf-8")
         files = _copy_tokenizers(tokenizers, folder)
         if record is not None:
             shutil.copyfile(record, folder / IMPORTED)
-        certificate = certify(subject, progress, None if subject.module is module else module)
+        certificate = certify(subject, progress, module if subject.quantized else None)
         _require(certificate)
-        manifest = _manifest(program, files, named, trained=weights is not None)
+        manifest = _manifest(subject.program, files, named, trained=weights is not None)
         if scales:
             manifest["calibration"] = asdict(Calibration(RULE, len(rounding.examples)))
         if build_plans is not None:
@@ -188,6 +193,27 @@ def _check_fixed(program: Program) -> None:
     for name, what in refused.items():
         message = f"--target {program.target} has no way for {name}, {what}, beside a written text"
         raise UserError(message, hint="build with --target native, cpu or portable")
+
+
+def _check_caches(program: Program, *, given: bool) -> None:
+    """Check that the engine keeps keys and values in the chosen format; `given`: it is from the command line.
+
+    Raises: UserError if the target has no such caches, or the model nothing to keep in them.
+    """
+    if program.caches == "auto":
+        return
+    if not program.traits.kernels:
+        message, hint = f"--target {program.target} has no caches in {program.caches}", "build with --target native"
+    elif program.steps is None:
+        message, hint = f"a model of {program.task} is not decoded, so it keeps no caches", "leave it out"
+    elif not quantized_attentions(run_passes(program).decoder.step.nodes):
+        message, hint = f"no attention of {program.spec.name} keeps keys and values that a kernel reads", "leave it out"
+    else:
+        return
+    span = None if given else program.spec.place_of_caches()
+    if span is not None:
+        raise SpecError([Problem(span, message, hint)])
+    raise UserError(f"--caches {program.caches}: {message}", hint=hint)
 
 
 def _check_prefix(program: Program) -> None:
@@ -240,9 +266,11 @@ def _refused(spec: Spec, precision: Precision, default: Precision | None, refusa
     return UserError(f"--precision {precision}: {refusal.message}", hint=refusal.hint)
 
 
-def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precision]) -> Subject:
+def _write_model(
+    subject: Subject, folder: Path, precision: Mapping[str, Precision], caches: Caches = "auto"
+) -> Subject:
     """Write the model into `folder`; return the subject of its certificate, with the weights as stored."""
-    rounded = replace(subject, program=replace(subject.program, precision=precision))
+    rounded = replace(subject, program=replace(subject.program, precision=precision, caches=caches))
     initializers = rounded.initializers()
     models = emit_engine(rounded.program, initializers)
     try:
@@ -253,7 +281,7 @@ def _write_model(subject: Subject, folder: Path, precision: Mapping[str, Precisi
     for name in models:
         checker.check_model(str(folder / name), full_check=True)
     if set(precision.values()) <= {"float32"}:
-        return replace(subject, engine=folder)
+        return replace(subject, program=replace(subject.program, caches=caches), engine=folder)
     module = TorchModule(rounded.program.graph).eval()
     module.load_arrays(engine_parameters(rounded.program.graph, folder / MODEL))
     return replace(rounded, engine=folder, module=module)
@@ -293,7 +321,8 @@ def _compare(
         for path in engine.iterdir():
             if path.name != MANIFEST and not (folder / path.name).exists():
                 shutil.copyfile(path, folder / path.name)
-        _seal(folder, None, {**manifest, "precision": "float32"})
+        plain = {key: value for key, value in manifest.items() if key != "caches"}
+        _seal(folder, None, {**plain, "precision": "float32"})
         return judge(folder, engine)
 
 
@@ -367,6 +396,7 @@ def _manifest(
         "target": program.target,
         **({"operators": OPERATORS} if program.traits.kernels else {}),
         "precision": "float32",
+        **({} if program.caches == "auto" else {"caches": program.caches}),
         **({} if _has_own_tokens(program) else {"tokens": TOKENS}),
         "inputs": {name: _input(item, program) for name, item in inputs.items()},
         **(_of_task(results) if program.task in NAMED else {"results": _declared(results, tokenizers)}),

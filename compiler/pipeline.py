@@ -284,7 +284,9 @@ def _lower(program: Program) -> Program:
     if program.steps is None:
         return replace(program, graph=lower_graph(program.graph, program.precision_of))
     searched = program.decoding == "search"
-    return replace(program, steps=lower_decoder(program.steps, program.precision_of, searched=searched))
+    return replace(
+        program, steps=lower_decoder(program.steps, program.precision_of, searched=searched, caches=program.caches)
+    )
 
 
 def _derive(program: Program) -> Program:

@@ -16,7 +16,7 @@ from xformc.compiler.spec.sections import Decode, Sample
 from xformc.format.inputs import Input
 from xformc.format.interfaces import AUTOMATON, BY_TEXT, PHRASES, PREFIX, PROBABILITIES, RESULTS
 from xformc.format.manifest import SampleOptions, SearchOptions, recorded
-from xformc.format.precision import Precision
+from xformc.format.precision import Caches, Precision
 from xformc.format.results import Result
 from xformc.format.search_options import EDITS, OPTIONS, SearchOption, Setting
 from xformc.format.speech import Speech
@@ -31,7 +31,7 @@ class Program:
     target: the engine's target, or None for training. precision: the number format of each weight, by name; float32 if
     missing. graph: from the model's inputs to its result or its loss. steps: for tasks that decode, the graphs that run
     once and per token. passed: the names of the passes that ran, in order. covering: the name of the attention weights
-    whose coverage of the source the search weighs, if the spec asks for it.
+    whose coverage of the source the search weighs, if the spec asks for it. caches: how keys and values are stored.
     """
 
     spec: Spec
@@ -41,6 +41,7 @@ class Program:
     steps: Decoder | None = None
     passed: tuple[str, ...] = ()
     covering: str | None = None
+    caches: Caches = "auto"
 
     @property
     def task(self) -> str:

@@ -1,7 +1,7 @@
 """Building an engine from a run or a spec: find and read the files of the run and of the options."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.weight_files import check_arrays, load_weights
 from xformc.errors import UserError
 from xformc.format.names import MANIFEST
-from xformc.format.precision import Precision
+from xformc.format.precision import Caches, Precision
 from xformc.format.targets import TRAITS, Target
 from xformc.trainer.data.calibration_examples import calibration_examples
 from xformc.trainer.run_files import RunFiles, find_run_files
@@ -31,6 +31,7 @@ class BuildOptions:
     precision: number format of the weights, unless the spec sets it; None: the spec's default.
     calibrate: files of examples to calibrate int8 and float8 matrix products with.
     compare: a source and its reference, to compare BLEU with float32.
+    caches: how the keys and values that a step reads are stored; None: the spec's choice.
     profile, builder: of TensorRT's plans; None: the profile that follows from the spec, and the builder installed.
     """
 
@@ -40,6 +41,7 @@ class BuildOptions:
     compare: tuple[Path, Path] | None = None
     profile: str | None = None
     builder: str | None = None
+    caches: Caches | None = None
 
 
 def build_run(
@@ -63,14 +65,14 @@ def build_run(
     trained = None if weights is None else _load(weights, program.graph)
     if files is None:
         files = find_run_files(weights, spec) if isinstance(weights, Path) else RunFiles()
-    rounding = Rounding(options.precision)
+    rounding = Rounding(options.precision, caches=options.caches)
     if options.calibrate:
         examples = calibration_examples(options.calibrate, spec, files.tokenizers, files.labels)
-        rounding = Rounding(options.precision, examples)
+        rounding = replace(rounding, examples=examples)
     plans = _plan_options(options)
     if options.compare is not None:
-        check_comparable(spec, options.precision, trained=trained is not None)
-        rounding = Rounding(options.precision, rounding.examples, bleu_judge(options.compare))
+        check_comparable(spec, options.precision, options.caches, trained=trained is not None)
+        rounding = replace(rounding, judge=bleu_judge(options.compare))
     return build_program(
         program,
         trained,

@@ -13,7 +13,7 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import Spec, load_spec
 from xformc.format.manifest import SearchOptions
-from xformc.format.precision import Precision
+from xformc.format.precision import Caches, Precision
 from xformc.format.targets import Target
 
 
@@ -31,11 +31,16 @@ def fresh_weights(spec: Spec, target: Target) -> dict[str, np.ndarray]:
 
 
 def write_engine(
-    spec: Spec, weights: Mapping[str, np.ndarray], precision: Precision, target: Target, folder: Path
+    spec: Spec,
+    weights: Mapping[str, np.ndarray],
+    precision: Precision,
+    target: Target,
+    folder: Path,
+    caches: Caches = "auto",
 ) -> SearchOptions:
     """Write only the engine's model, without a certificate, into the new `folder`; return its search defaults."""
     folder.mkdir()
-    program = compile_engine(spec, target, spec.precisions(precision))
+    program = replace(compile_engine(spec, target, spec.precisions(precision)), caches=caches)
     initializers = Initializers(weights, program.precision)
     save_models(emit_engine(program, initializers), initializers, folder)
     return program.search

@@ -12,8 +12,14 @@ import torch
 from google.protobuf.message import DecodeError
 
 from xformc import __version__
-from xformc.compiler.backends.onnx.initializers import read_input_scales, read_parameters, read_precisions
+from xformc.compiler.backends.onnx.initializers import (
+    read_input_scales,
+    read_operators,
+    read_parameters,
+    read_precisions,
+)
 from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.certify.cache_stages import cache_stages
 from xformc.compiler.certify.product_stages import agreement, product_stages
 from xformc.compiler.certify.result_stages import result_stages
 from xformc.compiler.certify.stages import STAGES
@@ -28,7 +34,7 @@ from xformc.errors import UserError
 from xformc.format.certificate import Certificate, Stage
 from xformc.format.manifest import Manifest, check_files, recorded
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
-from xformc.format.precision import Precision
+from xformc.format.precision import Caches, Precision
 from xformc.format.reader import read_manifest
 from xformc.format.results import Result
 from xformc.runtime.library import check_operators
@@ -58,16 +64,20 @@ def certify(subject: Subject, progress: Callable[[str], None], original: TorchMo
 
 
 def _stages(subject: Subject, runnable: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:
-    """The stages of the task. With quantized inputs, an engine with the same weights in float32 is checked first."""
+    """The stages of the task. With quantized inputs or caches, an engine with the same weights in float32 is first."""
     stages = STAGES[subject.program.decoding]
-    if not subject.approximate:
+    if not subject.approximate and not subject.memories:
         yield from stages(subject, progress)
         return
+    parts = ["matrix products"] * bool(subject.approximate) + ["caches"] * bool(subject.memories)
     with subject.exact() as exact:
         for stage in stages(exact, progress):
-            yield replace(stage, what=f"{stage.what}; float32 matrix products")
+            yield replace(stage, what=f"{stage.what}; float32 {' and '.join(parts)}")
     progress("certify: products")
     yield from product_stages(runnable)
+    if subject.memories:
+        progress("certify: caches")
+        yield from cache_stages(runnable)
     yield from result_stages(runnable, progress)
 
 
@@ -84,11 +94,12 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
             raise UserError(f"{name} is not among the engine's files", place=str(folder), hint=_REBUILD)
     spec = load_spec(folder / SPEC)
     precision = spec.precisions(manifest.precision)
-    program = compile_engine(spec, manifest.target, precision)
+    program = replace(compile_engine(spec, manifest.target, precision), caches=manifest.caches)
     _check_claims(folder, manifest, program)
     module = TorchModule(program.graph).eval()
     module.load_arrays(engine_parameters(program.graph, folder / MODEL))
     _check_precisions(folder / MODEL, precision)
+    _check_caches(folder / MODEL, manifest.caches)
     scales = _input_scales(folder / MODEL, precision, program.graph, calibrated=manifest.calibration is not None)
     return certify(Subject(program, module, folder, scales), progress)
 
@@ -137,6 +148,19 @@ def _check_precisions(model: Path, precision: Mapping[str, Precision]) -> None:
         name, more = wrong[0], f", and {len(wrong) - 1} more differ" if len(wrong) > 1 else ""
         message = f"{name} is {found.get(name)} in the model, but {precision[name]} by {MANIFEST} and {SPEC}"
         raise UserError(message + more, place=str(model), hint=_REBUILD)
+
+
+def _check_caches(model: Path, caches: Caches) -> None:
+    """Check that the model keeps keys and values in int8 if engine.json says so, and only then. Raises: UserError."""
+    keeps = not _KEEPING.isdisjoint(read_operators(model))
+    if keeps != (caches == "int8"):
+        found = "some" if keeps else "no"
+        message = f"the model keeps {found} keys and values in int8, but caches are {caches} by {MANIFEST}"
+        raise UserError(message, place=str(model), hint=_REBUILD)
+
+
+_KEEPING = frozenset({"CacheInt8", "QuantizeRows"})
+"""The operators of engines that keep keys and values in int8."""
 
 
 def _input_scales(

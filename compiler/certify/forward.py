@@ -66,6 +66,16 @@ def step_stage(subject: Subject, probes: Probes) -> Stage:
     return Stage("step", "logits of the derived step and of the training form", max(value, changed), BOUND, detail)
 
 
+def kept_logits(subject: Subject, probes: Probes) -> NDArray[np.float32]:
+    """The logits of the derived step for the texts of the probes, in two parts if it takes several tokens."""
+    decoder = subject.program.decoder
+    if decoder.extend is None:
+        (stacked,) = subject.stepwise(probes.feeds)
+        return unstack(stacked, decoder.logits, decoder.time)
+    (found,) = subject.extended(probes.feeds, [(probes.real.shape[1] + 1) // 2])
+    return found
+
+
 def extend_stage(subject: Subject, probes: Probes) -> Stage:
     """Compare the logits of the derived step of several tokens, for texts in two parts, with the training form."""
     expected, length = subject.logits(probes.feeds), probes.real.shape[1]

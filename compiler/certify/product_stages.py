@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.certify.forward import kept_logits
 from xformc.compiler.certify.probes import make_probes
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.axes import Axis, Type
@@ -62,7 +63,8 @@ def agreement(subject: Subject, original: TorchModule) -> Measured:
     Of a model whose first result is neither, how far that result is from the one before.
     """
     probes, (first, *_) = make_probes(subject.program), subject.program.spec.results
-    found, wanted = subject.forward(probes.feeds)[0], replace(subject, module=original).results(probes.feeds)[0]
+    wanted = replace(subject, module=original).results(probes.feeds)[0]
+    found = kept_logits(subject, probes) if subject.memories else subject.forward(probes.feeds)[0]
     if first.kind not in ("text", "labels"):
         worst = float(np.abs(found[probes.real] - wanted[probes.real]).max())
         return Measured("differs", f"at most, from {first.name} of random examples in float32", worst)

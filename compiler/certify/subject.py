@@ -18,10 +18,12 @@ from xformc.compiler.backends.onnx.models import SPLIT, emit_engine, extended_mo
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.reference_coverage import coverage_of
 from xformc.compiler.graph.graph import Graph, Value
+from xformc.compiler.ops.native import quantized_attentions
 from xformc.compiler.pipeline import SEARCH, covered_attention, run_passes
 from xformc.compiler.program import Program
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.compiler.quantize.number_format import LinearMap
+from xformc.compiler.quantize.rounded_rows import rounded_rows
 from xformc.compiler.spec.alignment import SOURCE
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
@@ -92,20 +94,32 @@ class Subject:
             if FORMATS[precision].rounds(self.program.traits) or name in self.input_scales
         }
 
+    @cached_property
+    def memories(self) -> frozenset[str]:
+        """The attentions over keys and values in int8, by their results."""
+        if self.program.caches != "int8" or self.program.steps is None:
+            return frozenset()
+        return quantized_attentions(run_passes(self.program).decoder.step.nodes)
+
+    @property
+    def quantized(self) -> bool:
+        """Whether the engine stores weights or caches in fewer bits than float32."""
+        return bool(self.program.rounded) or self.program.caches != "auto"
+
     def rounding_map(self, weight: str) -> LinearMap:
         """The linear map of one of these weights, as defined by its number format."""
         return FORMATS[self.approximate[weight]].linear_map(torch, self.input_scales.get(weight))
 
     @cached_property
     def rounding(self) -> "Subject":
-        """The subject with a training form that quantizes inputs as defined by the number formats."""
+        """The subject with a training form that quantizes inputs, and keys and values, as the number formats define."""
         maps = {weight: self.rounding_map(weight) for weight in self.approximate}
-        return replace(self, module=self.module.with_maps(maps))
+        return replace(self, module=self.module.with_maps(maps, dict.fromkeys(self.memories, rounded_rows)))
 
     @contextmanager
     def exact(self) -> Generator["Subject"]:
-        """The subject with a temporary engine that has the same weights in float32."""
-        with self._written(program=replace(self.program, precision={})) as exact:
+        """The subject with a temporary engine that has the same weights, and caches, in float32."""
+        with self._written(program=replace(self.program, precision={}, caches="auto")) as exact:
             yield exact
 
     @contextmanager
@@ -249,13 +263,13 @@ class Subject:
         initializers = self.initializers()
         compiled = graph if show else run_passes(self.program.alone(graph)).graph
         model = forward_model(compiled, initializers, target=self.target, show=show)
-        return self._run(model, initializers, feeds)
+        return self.run_model(model, initializers, feeds)
 
     def stepwise(self, feeds: Feeds, show: Sequence[Value] = ()) -> list[Any]:
         """Run the derived step in ONNX Runtime, token by token; values have a first axis of steps."""
         initializers, program = self.initializers(), self.program
         program = program if show else run_passes(program, without=SEARCH)
-        return self._run(stepwise_model(program, initializers, show=show), initializers, feeds)
+        return self.run_model(stepwise_model(program, initializers, show=show), initializers, feeds)
 
     def extended(self, feeds: Feeds, splits: Collection[int]) -> list[NDArray[np.float32]]:
         """The logits of the derived step of several tokens, for each of the `splits`: it is fed with so many tokens,
@@ -265,6 +279,11 @@ class Subject:
         every = [{**feeds, SPLIT: np.array(split)} for split in splits]
         return [logits for (logits,) in self._run_each(model, initializers, every)]
 
+    def run_model(self, model: onnx.ModelProto, initializers: Initializers, feeds: Feeds) -> list[Any]:
+        """Run a model as the engine's are run; return its outputs."""
+        (results,) = self._run_each(model, initializers, [feeds])
+        return results
+
     def initializers(self) -> Initializers:
         """The module's parameters as initializers of a new model."""
         arrays = self.module.arrays()
@@ -272,10 +291,6 @@ class Subject:
 
     def _tensors(self, feeds: Feeds) -> list[torch.Tensor]:
         return [torch.tensor(feeds[value.name]) for value in self.module.graph.inputs]
-
-    def _run(self, model: onnx.ModelProto, initializers: Initializers, feeds: Feeds) -> list[Any]:
-        (results,) = self._run_each(model, initializers, [feeds])
-        return results
 
     def _run_each(self, model: onnx.ModelProto, initializers: Initializers, every: Sequence[Feeds]) -> list[list[Any]]:
         with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-DType = Literal["float32", "float16", "int64", "int32", "bool"]
+DType = Literal["float32", "float16", "int64", "int32", "int8", "bool"]
 
 
 @dataclass(frozen=True)

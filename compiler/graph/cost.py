@@ -8,7 +8,7 @@ from typing import Any, Literal
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Node, Value
 
-BYTES: dict[DType, int] = {"float32": 4, "float16": 2, "int64": 8, "int32": 4, "bool": 1}
+BYTES: dict[DType, int] = {"float32": 4, "float16": 2, "int64": 8, "int32": 4, "int8": 1, "bool": 1}
 
 Monomial = tuple[Axis, ...]
 """A product of axes, sorted by name; an axis may occur several times."""

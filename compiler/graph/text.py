@@ -8,7 +8,7 @@ from typing import Any, cast
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Initial, Node, Op, Parameter, Value
 
-_TYPE = re.compile(r"(float32|float16|int64|int32|bool)\[([^\]]*)\]$")
+_TYPE = re.compile(r"(float32|float16|int64|int32|int8|bool)\[([^\]]*)\]$")
 _NODE = re.compile(
     r"(?P<outputs>[^=]+) = (?P<kind>\w+)(?P<fields>\{.*\})?\((?P<inputs>[^()]*)\)(?: at (?P<place>\S.*))?$"
 )

@@ -1,5 +1,6 @@
 """Ops of the target `native`, each an operator of docs/kernels.md; written by `passes/lower.py`."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -93,6 +94,28 @@ class Narrow(Op):
     """Convert to float16, rounding to nearest; saturates instead of overflowing to infinity."""
 
     kind: ClassVar[str] = "narrow"
+
+
+@dataclass(frozen=True)
+class QuantizeRows(Op):
+    """Quantize each row of the last axis to int8, after the four bytes of its scale, a float32."""
+
+    kind: ClassVar[str] = "quantize_rows"
+
+
+SCALE_BYTES = 4
+"""The bytes of the scale before the numbers of a quantized row."""
+_QUANTIZED = "/int8"
+
+
+def quantized_axis(axis: Axis) -> Axis:
+    """The axis of quantized rows, each with its scale."""
+    return Axis(f"{axis.name}{_QUANTIZED}", None if axis.size is None else axis.size + SCALE_BYTES)
+
+
+def restored_axis(axis: Axis) -> Axis:
+    """The axis of the numbers of quantized rows."""
+    return Axis(axis.name.removesuffix(_QUANTIZED), None if axis.size is None else axis.size - SCALE_BYTES)
 
 
 @types.rule(Project)
@@ -208,9 +231,29 @@ def _narrow_onnx(_: Narrow, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ..
     return (onnx.op("Narrow", inputs[0], domain=DOMAIN),)
 
 
+@types.rule(QuantizeRows)
+def _quantize_rows_types(_: QuantizeRows, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    return (Type("int8", (*inputs[0].axes[:-1], quantized_axis(inputs[0].axes[-1]))),)
+
+
+@to_onnx.rule(QuantizeRows)
+def _quantize_rows_onnx(_: QuantizeRows, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("QuantizeRows", inputs[0], domain=DOMAIN),)
+
+
+def quantized_attentions(nodes: Iterable[Node]) -> frozenset[str]:
+    """The names of the results of attention over keys and values in int8."""
+    return frozenset(
+        node.outputs[0].name
+        for node in nodes
+        if isinstance(node.op, Attend | AttendCached) and "int8" in [value.type.dtype for value in node.inputs]
+    )
+
+
 def _attend_types(op: Attend | AttendCached, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     query, _, value = inputs[:3]
-    return (Type(query.dtype, (*query.axes[:-1], value.axes[-1])),)
+    depth = restored_axis(value.axes[-1]) if value.dtype == "int8" else value.axes[-1]
+    return (Type(query.dtype, (*query.axes[:-1], depth)),)
 
 
 types.rule(Attend)(_attend_types)
@@ -224,7 +267,7 @@ def _attend_onnx(op: Attend, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     if op.biased:
         bias = _bias(op, onnx, next(rest), node.inputs[3 + op.masked].type, node.inputs[0].type)
     arguments = [*inputs[:3], mask, next(rest) if op.slotted else "", bias]
-    shared, repeated = _groups(op, node.inputs[0].type)
+    shared, repeated = groups_of(op, node.inputs[0].type)
     return (
         onnx.op(
             "Attend",
@@ -239,7 +282,7 @@ def _attend_onnx(op: Attend, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
     )
 
 
-def _groups(op: Attend | AttendCached, query: Type) -> tuple[int, int]:
+def groups_of(op: Attend | AttendCached, query: Type) -> tuple[int, int]:
     """The number of heads with their own keys, and the number of query heads that share each of them."""
     heads, common = query.axes[op.rank : -1], len(op.shared)
     return prod(axis.size or 1 for axis in heads[:common]), prod(axis.size or 1 for axis in heads[common:])
@@ -261,7 +304,7 @@ def _bias(op: Attend | AttendCached, onnx: OnnxEmitter, name: str, bias: Type, q
 def _attend_cached_onnx(op: AttendCached, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     query, key, value, keys, values, position, slots, *rest = inputs
     bias = _bias(op, onnx, rest.pop(), node.inputs[-1].type, node.inputs[0].type) if op.biased else ""
-    shared, repeated = _groups(op, node.inputs[0].type)
+    shared, repeated = groups_of(op, node.inputs[0].type)
     return (
         onnx.op(
             "ExtendCached" if op.several else "AttendCached",

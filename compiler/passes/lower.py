@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
-from xformc.compiler.graph.axes import Axis, Type
+from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node
 from xformc.compiler.ops.elementwise import Add, Scale
@@ -20,12 +20,21 @@ from xformc.compiler.ops.functions import Unary
 from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.linear import Linear
-from xformc.compiler.ops.native import ACTIVATIONS, Attend, AttendCached, Embed, Narrow, Project
+from xformc.compiler.ops.native import (
+    ACTIVATIONS,
+    Attend,
+    AttendCached,
+    Embed,
+    Narrow,
+    Project,
+    QuantizeRows,
+    quantized_axis,
+)
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
 from xformc.compiler.ops.reduction import Reduce
 from xformc.compiler.passes.step import Decoder, Resident
 from xformc.compiler.quantize.formats import FORMATS
-from xformc.format.precision import Precision
+from xformc.format.precision import Caches, Precision
 
 PrecisionOf = Callable[[str], Precision]
 """The precision in which a parameter is stored, by its name."""
@@ -45,25 +54,33 @@ def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
     return _Lowering(graph, _packable([graph], precision_of), precision_of).run()
 
 
-def lower_decoder(decoder: Decoder, precision_of: PrecisionOf, *, searched: bool) -> Decoder:
+def lower_decoder(decoder: Decoder, precision_of: PrecisionOf, *, searched: bool, caches: Caches = "auto") -> Decoder:
     """Lower a tabulated decoder to kernels where possible; the inputs that only kernels need are its `resident`.
 
-    `searched`: a beam search chooses among its logits.
+    `searched`: a beam search chooses among its logits. `caches`: how the keys and values of attention are stored.
     """
     screened = _screened(decoder, precision_of) if searched else frozenset[str]()
     graphs = [graph for graph in (decoder.prepare, decoder.step, decoder.extend) if graph is not None]
     packable = _packable(graphs, precision_of) - screened
     slotted = _slotted(decoder)
-    narrowed = _narrowed(decoder, slotted, precision_of)
+    small: DType = "int8" if caches == "int8" else "float16"
+    narrowed = _narrowed(decoder, slotted, precision_of, small)
     made = zip(decoder.constants, decoder.prepare.outputs, strict=False)
     outputs = frozenset(value.name for constant, value in made if constant.name in narrowed)
-    prepare = _Lowering(decoder.prepare, packable, precision_of, screened, narrowed=outputs).run()
+    prepare = _Lowering(decoder.prepare, packable, precision_of, screened, narrowed=outputs, small=small).run()
     producers = decoder.step.producers()
     cached = [
-        replace(item, narrow=all(_rounded(node.inputs[1], producers, precision_of) for node in item.appends))
+        replace(
+            item,
+            stored=small
+            if all(_shrinks(node.inputs[1], producers, precision_of, small) for node in item.appends)
+            else "float32",
+        )
         for item in _cached(decoder)
     ]
-    lowering = _Lowering(decoder.step, packable, precision_of, screened, cached, slotted, narrowed, decoder.position)
+    lowering = _Lowering(
+        decoder.step, packable, precision_of, screened, cached, slotted, narrowed, small, decoder.position
+    )
     step = lowering.run()
     kept = {value.name: value for value in step.inputs}
     constants = tuple(kept[value.name] for value in decoder.constants)
@@ -74,7 +91,7 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf, *, searched: bool
     extend = decoder.extend
     if extend is not None:
         cached = [_extended(item, extend) for item in cached]
-        extend = _Lowering(extend, packable, precision_of, screened, cached, slotted, narrowed, decoder.position).run()
+        extend = replace(lowering, graph=extend, cached=cached).run()
     slots = lowering.slots
     resident = None if slots is None else Resident(slots, lowering.ancestors, tuple(lowering.caches))
     return replace(
@@ -138,7 +155,7 @@ def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[s
 class _Cached:
     """An attention of a step, the nodes that append to its two caches, its rows, and the heads of its keys.
 
-    With `narrow`, its caches are stored in float16.
+    `stored` is the type of its caches.
     """
 
     node: Node
@@ -147,7 +164,7 @@ class _Cached:
     window: int | None
     rows: tuple[str, ...]
     shared: tuple[str, ...]
-    narrow: bool = False
+    stored: DType = "float32"
 
     @property
     def appends(self) -> tuple[Node, Node]:
@@ -244,8 +261,8 @@ def _whole(groups: list[set[str]], found: set[str]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _narrowed(decoder: Decoder, slotted: frozenset[str], precision_of: PrecisionOf) -> frozenset[str]:
-    """The constants that are keys and values of attention and are stored in float16."""
+def _narrowed(decoder: Decoder, slotted: frozenset[str], precision_of: PrecisionOf, small: DType) -> frozenset[str]:
+    """The constants that are keys and values of attention and are stored in the type `small`."""
     pairs = [
         {value.name for value in node.inputs[1:3]}
         for node in decoder.step.nodes
@@ -257,9 +274,14 @@ def _narrowed(decoder: Decoder, slotted: frozenset[str], precision_of: Precision
     rounded = {
         constant.name
         for constant, made in zip(decoder.constants, decoder.prepare.outputs, strict=False)
-        if uses[made.name] == 1 and _rounded(made, producers, precision_of)
+        if uses[made.name] == 1 and _shrinks(made, producers, precision_of, small)
     }
     return _whole(pairs, rounded & set[str]().union(*pairs))
+
+
+def _shrinks(value: Value, producers: Mapping[str, Node], precision_of: PrecisionOf, small: DType) -> bool:
+    """Whether keys or values are stored in the type `small`: all are in int8; in float16, those of coarser products."""
+    return small == "int8" or _rounded(value, producers, precision_of)
 
 
 def _rounded(value: Value, producers: Mapping[str, Node], precision_of: PrecisionOf) -> bool:
@@ -316,6 +338,7 @@ class _Lowering:
     cached: list[_Cached] = field(default_factory=list[_Cached])
     slotted: frozenset[str] = frozenset()
     narrowed: frozenset[str] = frozenset()
+    small: DType = "float16"
     position: Value | None = None
 
     def __post_init__(self) -> None:
@@ -358,7 +381,8 @@ class _Lowering:
 
     def _result(self, value: Value) -> Value:
         result = self.values[value.name]
-        return self.builder.emit(Narrow(), (result,), value.name) if value.name in self.narrowed else result
+        store = QuantizeRows() if self.small == "int8" else Narrow()
+        return self.builder.emit(store, (result,), value.name) if value.name in self.narrowed else result
 
     def _declare(self) -> None:
         """Declare the inputs and parameters; the inputs for kernels come last."""
@@ -368,7 +392,9 @@ class _Lowering:
             axes = value.type.axes
             if value.name in self.slotted:
                 axes = (Axis(SLOTS), *axes[1:])
-            dtype = "float16" if value.name in self.narrowed else value.type.dtype
+            dtype = self.small if value.name in self.narrowed else value.type.dtype
+            if dtype == "int8":
+                axes = (*axes[:-1], quantized_axis(axes[-1]))
             self.values[value.name] = self.builder.input(value.name, Type(dtype, axes))
         if self.slotted or self.cached:
             self.slots = self.builder.input(SLOTS, Type("int64", (Axis("batch"),)))
@@ -377,10 +403,11 @@ class _Lowering:
             self.ancestors = self.builder.input(ANCESTORS.name, ANCESTORS.type)
         for item in self.cached:
             for cache in item.caches:
-                width = prod(axis.size or 1 for axis in cache.type.axes)
+                depth = cache.type.axes[-1]
+                rows = (*cache.type.axes[:-1], quantized_axis(depth) if item.stored == "int8" else depth)
+                width = prod(axis.size or 1 for axis in rows)
                 axes = (Axis(SLOTS), Axis("capacity"), Axis("beam", None if beam else 1), Axis("width", width))
-                dtype = "float16" if item.narrow else cache.type.dtype
-                self.caches.append(self.builder.input(cache.name, Type(dtype, axes)))
+                self.caches.append(self.builder.input(cache.name, Type(item.stored, axes)))
                 self.values[cache.name] = self.caches[-1]
         self.values |= self.builder.take_parameters(self.graph)
 

@@ -1,4 +1,7 @@
-"""The definition, in PyTorch, of matrix products that quantize each row of the input by its largest absolute value."""
+"""The definition, in PyTorch, of rows that are quantized by their largest absolute value.
+
+They are the inputs of matrix products, and the keys and values that a decoder keeps.
+"""
 
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -12,6 +15,12 @@ LARGEST = 127
 
 TINY = 1e-30
 """The least largest value of a row, for rows of zeros."""
+
+
+def rounded_rows(x: "Tensor") -> "Tensor":
+    """Each row [.., width], quantized, ties to even, with a scale of 1 / 127 of its largest absolute value."""
+    scale = x.abs().amax(-1, keepdim=True).clamp_min(TINY) / LARGEST
+    return (x / scale).round() * scale
 
 
 def rounded_rows_map(torch: ModuleType) -> LinearMap:

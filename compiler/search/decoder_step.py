@@ -13,6 +13,8 @@ from xformc.compiler.ops.native import DOMAIN
 from xformc.compiler.passes.step import Decoder, Resident, State
 from xformc.compiler.search.loops import Names, bind_fields
 
+_CACHES: Mapping[DType, str] = {"float32": "Cache", "float16": "CacheNarrow", "int8": "CacheInt8"}
+"""The operator that makes a cache, by the type in which it stores keys and values."""
 _ZERO: dict[DType, bool | int | float] = {"float32": 0.0, "int64": 0, "bool": False}
 
 
@@ -91,7 +93,7 @@ def emit_caches(
     """
     return {
         value.name: onnx.op(
-            "CacheNarrow" if value.type.dtype == "float16" else "Cache",
+            _CACHES[value.type.dtype],
             onnx.op("Concat", slots, capacity, beam, [value.type.axes[-1].size or 1], axis=0),
             domain=DOMAIN,
             label=value.name,

@@ -21,7 +21,7 @@ from xformc.compiler.spec.settings import apply_settings, parse_settings
 from xformc.compiler.spec.spec import Spec, read_spec
 from xformc.compiler.spec.tree import Plain, Tree, parse_yaml, write_yaml
 from xformc.errors import UserError
-from xformc.format.precision import Precision
+from xformc.format.precision import Caches, Precision
 
 MEMBERS = "members"
 MOST = 16
@@ -74,6 +74,11 @@ class Ensemble(Spec):
         """The precision of weights that no pattern matches, if it is that of all members; float32 otherwise."""
         found: list[Precision] = [member.default_precision for member in self.members]
         return found[0] if found.count(found[0]) == len(found) else "float32"
+
+    @property
+    def caches(self) -> Caches:
+        """How an engine stores the keys and values that it keeps, if all members say the same."""
+        return "int8" if all(member.caches == "int8" for member in self.members) else "auto"
 
     def precisions(self, default: Precision | None = None) -> dict[str, Precision]:
         """The precision of every weight that can be quantized, by name; `default` overrides the members' own."""

@@ -43,8 +43,8 @@ from xformc.compiler.spec.sections import Decode, Train
 from xformc.compiler.spec.sizes import with_dependencies
 from xformc.compiler.spec.tasks import idle_settings, written_in
 from xformc.compiler.spec.tree import Entry, Plain, Tree, write_yaml
-from xformc.compiler.spec.weight_precision import DEFAULT, assign, idle_patterns
-from xformc.format.precision import WORDS, Precision
+from xformc.compiler.spec.weight_precision import CACHES, DEFAULT, RESERVED, assign, caches_fit, idle_patterns
+from xformc.format.precision import WORDS, Caches, Precision
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,11 @@ class Spec:
         """The precision of weights that no pattern of the spec matches."""
         return self.precision.get(DEFAULT, "float32")
 
+    @property
+    def caches(self) -> Caches:
+        """How an engine stores the keys and values that it keeps, unless a build says it."""
+        return "int8" if CACHES in self.precision else "auto"
+
     def precisions(self, default: Precision | None = None) -> dict[str, Precision]:
         """The precision of every weight that can be quantized, by name; `default` overrides the spec's own default.
 
@@ -106,8 +111,13 @@ class Spec:
 
     def place_of_precision(self, precision: Precision, *, default: bool) -> Span | None:
         """Where the spec first sets this precision, or None. `default`: its default counts as well."""
-        said = (entry.tree for key, entry in self._section("precision") if default or key != DEFAULT)
+        keys = {DEFAULT} if default else set[str]()
+        said = (entry.tree for key, entry in self._section("precision") if key in keys or key not in RESERVED)
         return next((tree.span for tree in said if WORDS.get(tree.word) == precision), None)
+
+    def place_of_caches(self) -> Span | None:
+        """Where the spec sets how caches are stored, or None."""
+        return next((entry.key for key, entry in self._section("precision") if key == CACHES), None)
 
     def resolved_yaml(self) -> str:
         """The spec as one self-contained file: with what it extends, its blocks and its defaults.
@@ -214,6 +224,7 @@ def read_spec(tree: Tree, stem: str) -> Spec:
         problems += r_drop_fits(tree, document.train, model.results)
         problems += named_apart(tree, document.train, model.inputs, model.results)
         problems += values_apart(tree, task, model.inputs, model.results)
+        problems += caches_fit(tree, task, written_in(model.results))
     raise_problems(problems)
     assert document is not None
     name = document.name or re.sub(r"[^A-Za-z0-9_.-]", "_", stem)[:64]

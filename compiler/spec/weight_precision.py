@@ -1,4 +1,4 @@
-"""The section `precision` of a spec: the number format in which an engine stores each weight."""
+"""The section `precision` of a spec: the number format in which an engine stores each weight, and its caches."""
 
 from collections.abc import Mapping, Sequence
 
@@ -10,6 +10,9 @@ from xformc.format.precision import Precision
 
 DEFAULT = "default"
 """The key for weights that no pattern matches."""
+CACHES = "caches"
+"""The key for keys and values that a decoder keeps."""
+RESERVED = (DEFAULT, CACHES)
 
 
 def assign(
@@ -20,7 +23,7 @@ def assign(
     for weight in weights:
         chosen[weight] = default
         for pattern, precision in patterns.items():
-            if pattern != DEFAULT and any(fits(pattern, path) for path in paths[weight]):
+            if pattern not in RESERVED and any(fits(pattern, path) for path in paths[weight]):
                 chosen[weight] = precision
     return chosen
 
@@ -37,5 +40,23 @@ def idle_patterns(tree: Tree, weights: Sequence[str], paths: Paths) -> list[Prob
             hint(pattern, known, "these weights"),
         )
         for pattern, entry in entries.items()
-        if pattern != DEFAULT and is_own(entry, tree) and not any(fits(pattern, path) for path in known)
+        if pattern not in RESERVED and is_own(entry, tree) and not any(fits(pattern, path) for path in known)
     ]
+
+
+def caches_fit(tree: Tree, task: str, written: str | None) -> list[Problem]:
+    """Report caches in a number format that they do not have, or of a model that is not decoded."""
+    section = tree.get("precision")
+    entry = None if section is None else section.entries.get(CACHES)
+    if entry is None:
+        return []
+    if entry.tree.word != "int8":
+        return [Problem(entry.tree.span, f"caches are int8 or left out, found {entry.tree.described()}", _OF_WEIGHTS)]
+    if written is None:
+        return [Problem(entry.key, f"a model of {task} is not decoded, so it keeps no caches", "remove it")]
+    return []
+
+
+_OF_WEIGHTS = (
+    "without it they are float16 where products of integers make them, else float32; a weight called caches is caches/*"
+)

@@ -295,6 +295,7 @@ void read_rest(const Document& document, Manifest& manifest) {
   read_common(document, manifest);
   check_others(document);
   if (document.has("operators")) manifest.operators = document.integer("operators", 1);
+  if (document.has("caches")) document.text("caches", {"int8"});
   if (document.has("controls") && !document.is_null("controls")) {
     const std::vector<std::string> controls = document.texts("controls");
     manifest.takes_prefix = std::find(controls.begin(), controls.end(), "prefix") != controls.end();

@@ -15,7 +15,7 @@ struct Attend {
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    element_of(context.GetInput(1)) == FLOAT16 ? compute<uint16_t>(context) : compute<float>(context);
+    for_stored(context.GetInput(1), [&](auto stored) { compute<decltype(stored)>(context); });
   }
 
   template <typename Stored>
@@ -29,8 +29,8 @@ struct Attend {
     const Bias bias(context, 5, queries, keys);
     require(keys > 0, "there are no keys to attend to");
     require(key.depth() == query.depth(), "query and key differ in depth");
-    require(key.size() == times(rows, key.depth()), "the key's axes do not fit `shared`");
-    require(value.size() == times(rows, value.depth()), "the value's axes do not fit the key's");
+    require(key.size() == times(rows, key.width()), "the key's axes do not fit `shared`");
+    require(value.size() == times(rows, value.width()), "the value's axes do not fit the key's");
     queries.make_output(context, query.shape);
     if (query.size() == 0) return;  // then nothing says that there are as many keys as the key's axes say
 
@@ -47,10 +47,10 @@ struct Attend {
       for (int64_t head = first; head < last; ++head) {
         const int64_t place = slot * keys * queries.shared + head;
         const int64_t ahead = head + 1 < last ? static_cast<int64_t>(seen.size()) : 0;
-        const Memory<Stored> memory{key.data + place * key.depth(),
-                                    value.data + place * value.depth(),
-                                    queries.shared * key.depth(),
-                                    queries.shared * value.depth(),
+        const Memory<Stored> memory{key.numbers(place),
+                                    value.numbers(place),
+                                    queries.shared * key.width(),
+                                    queries.shared * value.width(),
                                     key.depth(),
                                     value.depth(),
                                     attributes.scale,
@@ -116,6 +116,31 @@ struct Narrow {
   }
 };
 
+// Quantizes each row of the last axis to int8, after its scale.
+struct QuantizeRows {
+  explicit QuantizeRows(const OrtKernelInfo*) {}
+
+  void Compute(OrtKernelContext* raw) {
+    Ort::KernelContext context(raw);
+    const Ort::ConstValue input = context.GetInput(0);
+    Shape shape = shape_of(input);
+    constexpr int64_t MOST = int64_t{1} << 31;
+    require(!shape.empty(), "what has no axis has no rows");
+    require(shape.back() >= 1 && shape.back() <= MOST, "rows to quantize have 1 to 2,147,483,648 numbers");
+    const int64_t rows = product(shape, 0, shape.size() - 1), depth = shape.back();
+    shape.back() += BEFORE<int8_t>;
+    const float* values = input.GetTensorData<float>();
+    auto* quantized = static_cast<int8_t*>(context.GetOutput(0, shape).GetTensorMutableRawData());
+    const int64_t together = std::max<int64_t>(1, 64 * 1024 / (depth + 1));
+    parallel(context, static_cast<size_t>(ceil_div(rows, together)), [&](size_t i) {
+      const int64_t first = static_cast<int64_t>(i) * together, end = std::min(rows, first + together);
+      for (int64_t row = first; row < end; ++row) {
+        step_routines().quantize(values + row * depth, depth, quantized + row * shape.back());
+      }
+    });
+  }
+};
+
 }  // namespace
 
 const StepRoutines& step_routines() {
@@ -133,6 +158,8 @@ void add_attention(Ort::CustomOpDomain& domain) {
   static const Operator<Narrow> narrow("Narrow", {FLOAT}, {FLOAT16});
   domain.Add(&attend);
   domain.Add(&narrow);
+  static const Operator<QuantizeRows> quantize("QuantizeRows", {FLOAT}, {INT8});
+  domain.Add(&quantize);
   add_cached_attention(domain);
 }
 

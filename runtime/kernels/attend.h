@@ -2,11 +2,25 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 namespace xformc {
 
-// The keys and values of one head, float32 or float16 (as uint16_t): row i of the keys begins at key + i * key_step.
-// The rows `ahead` of the next head, which follows this one in each row, are prefetched.
+// How many elements of a row stand before the numbers of each head: the bytes of the head's scale, a float32, if the
+// numbers are quantized to int8.
+template <typename Stored>
+constexpr int64_t BEFORE = std::is_same_v<Stored, int8_t> ? sizeof(float) : 0;
+
+// The scale of the quantized numbers of a head in a row.
+__attribute__((always_inline)) inline float scale_of(const int8_t* row) {
+  float scale;
+  std::memcpy(&scale, row - BEFORE<int8_t>, sizeof scale);
+  return scale;
+}
+
+// The keys and values of one head, float32, float16 (as uint16_t) or int8: row i of the keys has its numbers at
+// key + i * key_step. The rows `ahead` of the next head, which follows this one in each row, are prefetched.
 template <typename Stored>
 struct Memory {
   const Stored* key;
@@ -61,16 +75,21 @@ constexpr int64_t SCAN_BLOCK = 1024;  // how many logits are added up before the
 
 template <typename Stored>
 void fetch(const Stored* row, int64_t depth) {
-  for (int64_t d = 0; d < depth; d += 64 / sizeof(Stored)) __builtin_prefetch(row + d, 0, 2);
+  for (int64_t d = -BEFORE<Stored>; d < depth; d += 64 / sizeof(Stored)) __builtin_prefetch(row + d, 0, 2);
 }
 
 struct StepRoutines {
   // Computes the queries of a group. Each is computed by the same operations in any group.
   void (*attend)(const Memory<float>& memory, const Group& group, float* scratch);
   void (*attend_narrow)(const Memory<uint16_t>& memory, const Group& group, float* scratch);
+  void (*attend_int8)(const Memory<int8_t>& memory, const Group& group, float* scratch);
 
   // Rounds each number to the nearest float16, saturating at the largest.
   void (*narrow)(const float* values, int64_t count, uint16_t* halves);
+
+  // Quantizes the numbers of a head: first the BEFORE<int8_t> bytes of their scale, then `depth` integers. All routines
+  // give the same bytes.
+  void (*quantize)(const float* values, int64_t depth, int8_t* row);
 
   // Offers the logits of the tokens first .. first + count - 1, at most SCAN_BLOCK, to `best`. Returns the highest of
   // them, and the sum of exp(logit - highest).

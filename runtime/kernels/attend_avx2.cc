@@ -32,6 +32,14 @@ struct Vector {
     __builtin_memcpy(some, from, count * sizeof(uint16_t));
     return load(some);
   }
+  static Float load(const int8_t* from) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(from))));
+  }
+  static Float load_some(const int8_t* from, int count, float) {
+    int8_t some[8] = {};
+    __builtin_memcpy(some, from, count);
+    return load(some);
+  }
   static void store_half(uint16_t* to, Float a) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
   }
@@ -97,6 +105,6 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_AVX2 = {attend, attend, narrow, scan, collect};
+const StepRoutines STEP_AVX2 = {attend, attend, attend, narrow, quantize, scan, collect};
 }
 #endif

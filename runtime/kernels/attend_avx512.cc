@@ -27,6 +27,12 @@ struct Vector {
   static Float load_some(const uint16_t* from, int count, float) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask(count), from));
   }
+  static Float load(const int8_t* from) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
+  }
+  static Float load_some(const int8_t* from, int count, float) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(mask(count), from)));
+  }
   static void store_half(uint16_t* to, Float a) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
   }
@@ -82,6 +88,6 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_AVX512 = {attend, attend, narrow, scan, collect};
+const StepRoutines STEP_AVX512 = {attend, attend, attend, narrow, quantize, scan, collect};
 }
 #endif

@@ -9,22 +9,26 @@
 namespace xformc {
 namespace {
 
-// A cache [slots, capacity, beam, shared * depth].
+// A cache [slots, capacity, beam, shared * depth]; with quantized numbers each depth has a scale before them.
 template <typename Stored>
 struct CacheView {
   CacheView(const Ort::ConstValue& value, int64_t shared_, int64_t depth_)
       : shape(shape_of(value)), shared(shared_), depth(depth_),
         data(static_cast<Stored*>(const_cast<void*>(value.GetTensorRawData()))) {
-    require(element_of(value) == (sizeof(Stored) == 2 ? FLOAT16 : FLOAT), "caches are both float32 or both float16");
-    require(shape.size() == 4 && shape[3] == times(shared, depth),
+    require(element_of(value) == ELEMENT<Stored>, "caches are both float32, both float16 or both int8");
+    require(shape.size() == 4 && shape[3] == times(shared, width()),
             "the cache's depth does not fit the key's or value's");
     require(is_cache(data, shape, sizeof(Stored)), "a cache must be a buffer of Cache, with room for this position");
   }
 
   int64_t capacity() const { return shape[1]; }
   int64_t beam() const { return shape[2]; }
-  int64_t step() const { return shared * depth; }
-  Stored* head(int64_t slot, int64_t head) const { return data + slot * capacity() * beam() * step() + head * depth; }
+  int64_t width() const { return static_cast<int64_t>(static_cast<uint64_t>(depth) + BEFORE<Stored>); }  // of a head
+  int64_t step() const { return shared * width(); }
+  int64_t newest_step() const { return shared * depth; }
+  Stored* head(int64_t slot, int64_t head) const {
+    return data + slot * capacity() * beam() * step() + head * width() + BEFORE<Stored>;
+  }
 
   // Writes some heads of the newest rows [rows, shared, depth] of a sentence into the cache: those of the hypotheses at
   // this position.
@@ -45,11 +49,15 @@ struct CacheView {
   void write(const float* newest, int64_t rows, Stored* to, int64_t apart, int64_t first, int64_t last) const {
     newest += first * depth;
     const int64_t count = (last - first) * depth;
-    for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t i = 0; i < rows; ++i, newest += newest_step(), to += apart) {
       if constexpr (std::is_same_v<Stored, float>) {
-        std::memmove(to + i * apart, newest + i * step(), count * sizeof(float));
+        std::memmove(to, newest, count * sizeof(float));
+      } else if constexpr (std::is_same_v<Stored, int8_t>) {
+        for (int64_t head = 0; head < last - first; ++head) {
+          step_routines().quantize(newest + head * depth, depth, to + head * width() - BEFORE<Stored>);
+        }
       } else {
-        step_routines().narrow(newest + i * step(), count, to + i * apart);
+        step_routines().narrow(newest, count, to);
       }
     }
   }
@@ -126,8 +134,7 @@ struct OverCaches {
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
     const Op& op = static_cast<const Op&>(*this);
-    element_of(context.GetInput(3)) == FLOAT16 ? op.template compute<uint16_t>(context)
-                                               : op.template compute<float>(context);
+    for_stored(context.GetInput(3), [&](auto stored) { op.template compute<decltype(stored)>(context); });
   }
 
   AttendAttributes attributes;
@@ -175,8 +182,8 @@ struct AttendCached : OverCaches<AttendCached> {
       const int64_t* own_ancestors = ancestors == nullptr ? nullptr : ancestors + own * room;
       const Past past(own_ancestors, hypotheses, beam, position, room, count);
       const Scratch scratch(scratch_size(count));
-      keys.write(key.data + own * keys.step(), hypotheses, slot, position, first, last);
-      values.write(value.data + own * values.step(), hypotheses, slot, position, first, last);
+      keys.write(key.data + own * keys.newest_step(), hypotheses, slot, position, first, last);
+      values.write(value.data + own * values.newest_step(), hypotheses, slot, position, first, last);
       for (int64_t head = first; head < last; ++head) {
         const int64_t ahead = head + 1 < last ? static_cast<int64_t>(past.each_once().size()) : 0;
         const Memory<Stored> memory{
@@ -223,8 +230,8 @@ struct ExtendCached : OverCaches<ExtendCached> {
       const int64_t oldest = window > 0 ? std::max<int64_t>(0, position - window) : 0;
       const int64_t count = position + positions - oldest, unseen = most - count;
       const Scratch scratch(scratch_size(count));
-      keys.extend(key.data + own * keys.step(), positions, slot, position, first, last);
-      values.extend(value.data + own * values.step(), positions, slot, position, first, last);
+      keys.extend(key.data + own * keys.newest_step(), positions, slot, position, first, last);
+      values.extend(value.data + own * values.newest_step(), positions, slot, position, first, last);
       for (int64_t head = first; head < last; ++head) {
         const Memory<Stored> memory{keys.head(slot, head),
                                     values.head(slot, head),

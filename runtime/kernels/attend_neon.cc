@@ -17,6 +17,15 @@ struct Vector : Floats {
     std::memcpy(some, from, count * sizeof(uint16_t));
     return load(some);
   }
+  static Float load(const int8_t* from) {
+    const int16x8_t wide = vmovl_s8(vld1_s8(from));
+    return {vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide))), vcvtq_f32_s32(vmovl_high_s16(wide))};
+  }
+  static Float load_some(const int8_t* from, int count, float) {
+    int8_t some[width] = {};
+    std::memcpy(some, from, count);
+    return load(some);
+  }
   static void store_half(uint16_t* to, Float a) {
     vst1q_u16(to, vreinterpretq_u16_f16(vcvt_high_f16_f32(vcvt_f16_f32(a.low), a.high)));
   }
@@ -65,6 +74,6 @@ struct Vector : Floats {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_NEON = {attend, attend, narrow, scan, collect};
+const StepRoutines STEP_NEON = {attend, attend, attend, narrow, quantize, scan, collect};
 }
 #endif

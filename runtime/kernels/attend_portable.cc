@@ -37,6 +37,14 @@ struct Vector {
     std::memcpy(some, from, count * sizeof(uint16_t));
     return load(some);
   }
+  static Float load(const int8_t* from) {
+    return __builtin_convertvector((Int{from[0], from[1], from[2], from[3]}), Float);
+  }
+  static Float load_some(const int8_t* from, int count, float) {
+    int8_t some[4] = {};
+    std::memcpy(some, from, count);
+    return load(some);
+  }
   static void store_half(uint16_t* to, Float a) {
     const Int bits = reinterpret_cast<Int>(a), sign = bits >> 16 & 0x8000;
     const Float size = reinterpret_cast<Float>(bits & 0x7fffffff);
@@ -89,5 +97,5 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_PORTABLE = {attend, attend, narrow, scan, collect};
+const StepRoutines STEP_PORTABLE = {attend, attend, attend, narrow, quantize, scan, collect};
 }

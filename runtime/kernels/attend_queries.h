@@ -12,6 +12,11 @@ namespace xformc {
 constexpr int64_t FEW_PRODUCTS = 1 << 16;  // fewer, with keys or values, take less time than waking a thread
 constexpr int64_t ENOUGH_CHUNKS = 8;       // few sentences are split into so many chunks of heads, or one each
 
+template <typename Stored>
+constexpr Element ELEMENT = std::is_same_v<Stored, float>    ? FLOAT
+                            : std::is_same_v<Stored, int8_t> ? INT8
+                                                             : FLOAT16;
+
 inline Element element_of(const Ort::ConstValue& value) { return value.GetTensorTypeAndShapeInfo().GetElementType(); }
 
 struct AttendAttributes {
@@ -27,17 +32,32 @@ struct AttendAttributes {
   int64_t shared, repeated;
 };
 
-// An input that is [batch, .., depth].
+// Calls compute(element) with an element of the type in which keys and values are stored, which is that of an input.
+template <typename Compute>
+void for_stored(const Ort::ConstValue& value, const Compute& compute) {
+  const Element element = element_of(value);
+  if (element == FLOAT16) {
+    compute(uint16_t{});
+  } else if (element == INT8) {
+    compute(int8_t{});
+  } else {
+    compute(float{});
+  }
+}
+
+// An input that is [batch, .., width]: `width` numbers, with a scale before them if they are quantized.
 template <typename Stored = float>
 struct Tensor {
   explicit Tensor(const Ort::ConstValue& value)
       : shape(shape_of(value)), data(static_cast<const Stored*>(value.GetTensorRawData())) {
     require(shape.size() >= 2, "queries, keys, values and biases have at least two axes");
-    require(element_of(value) == (sizeof(Stored) == 2 ? FLOAT16 : FLOAT),
-            "keys and values are both float32 or both float16");
+    require(element_of(value) == ELEMENT<Stored>, "keys and values are both float32, both float16 or both int8");
+    require(depth() >= 0, "quantized keys and values begin with their scale");
   }
 
-  int64_t depth() const { return shape.back(); }
+  int64_t width() const { return shape.back(); }
+  int64_t depth() const { return width() - BEFORE<Stored>; }
+  const Stored* numbers(int64_t row) const { return data + row * width() + BEFORE<Stored>; }
   int64_t size() const { return product(shape, 0, shape.size()); }
 
   Shape shape;
@@ -191,6 +211,8 @@ class Groups {
     if (group_.size == 0) return;
     if constexpr (std::is_same_v<Stored, float>) {
       routines_.attend(memory_, group_, scratch_);
+    } else if constexpr (std::is_same_v<Stored, int8_t>) {
+      routines_.attend_int8(memory_, group_, scratch_);
     } else {
       routines_.attend_narrow(memory_, group_, scratch_);
     }

@@ -6,7 +6,7 @@
 // are `other`, or left alone; add, sub, mul, fma(a, b, c) = a * b + c, max (the second if either is not a number); sum,
 // sum_double, highest of the lanes; sums(vectors), the sum of each of `width` vectors; at_least, a bit for each lane;
 // compress, the lanes of some bits and their places, side by side; shift(a, n) = a * 2^n, where n is in the lowest bits
-// of the pattern of bits.
+// of the pattern of bits. Float16, as uint16_t, and int8 are loaded as the floats that they stand for.
 #include "attend.h"
 
 namespace xformc {
@@ -70,7 +70,15 @@ INLINE void score_rows(const Memory<Stored>& memory, const Group& group, int fir
   }
   float lanes[WIDTH];
   const Float sums = products<QUERIES, KEYS, shared>(group.query + first, keys, memory.key_depth);
-  Vector::store(lanes, Vector::mul(Vector::all(memory.scale), sums));
+  Float scaled = Vector::mul(Vector::all(memory.scale), sums);
+  if constexpr (std::is_same_v<Stored, int8_t>) {
+    float scales[WIDTH] = {};
+    for (int i = 0; i < QUERIES; ++i) {
+      for (int k = 0; k < KEYS; ++k) scales[i * KEYS + k] = scale_of(keys[shared ? 0 : i][k]);
+    }
+    scaled = Vector::mul(scaled, Vector::load(scales));
+  }
+  Vector::store(lanes, scaled);
   for (int i = 0; i < QUERIES; ++i) __builtin_memcpy(scores[first + i] + j, lanes + i * KEYS, KEYS * sizeof(float));
 }
 
@@ -87,8 +95,8 @@ struct Ahead {
     due += rows * share;
     for (; 256 * fetched < due && fetched < memory.ahead_count; ++fetched) {
       const int64_t row = memory.ahead[fetched];
-      fetch(memory.key + row * memory.key_step + memory.key_depth, memory.key_depth);
-      fetch(memory.value + row * memory.value_step + memory.value_depth, memory.value_depth);
+      fetch(memory.key + row * memory.key_step + memory.key_depth + BEFORE<Stored>, memory.key_depth);
+      fetch(memory.value + row * memory.value_step + memory.value_depth + BEFORE<Stored>, memory.value_depth);
     }
   }
 };
@@ -241,6 +249,13 @@ void add_bias(const Group& group, int i, float* scores) {
   for (int64_t j = 0; j < group.count[i]; ++j) scores[j] += bias[places == nullptr ? j : places[j]];
 }
 
+// Quantized values count with their scales.
+void scale_weights(const Memory<int8_t>& memory, const Group& group, int i, float* weights) {
+  for (int64_t j = 0; j < group.count[i]; ++j) {
+    weights[j] *= scale_of(memory.value + group.rows[i][j] * memory.value_step);
+  }
+}
+
 template <typename Stored>
 void attend(const Memory<Stored>& memory, const Group& group, float* scratch) {
   static_assert(Group::MOST == 4, "score and mix have code for so many queries");
@@ -252,6 +267,9 @@ void attend(const Memory<Stored>& memory, const Group& group, float* scratch) {
   score<Group::MOST>(memory, group, weights);
   for (int i = 0; i < group.size; ++i) add_bias(group, i, weights[i]);
   for (int i = 0; i < group.size; ++i) factors[i] = 1.0f / to_weights(weights[i], group.count[i]);
+  if constexpr (std::is_same_v<Stored, int8_t>) {
+    for (int i = 0; i < group.size; ++i) scale_weights(memory, group, i, weights[i]);
+  }
   mix<Group::MOST>(memory, group, weights, factors);
 }
 
@@ -263,6 +281,36 @@ void narrow(const float* values, int64_t count, uint16_t* halves) {
     uint16_t last[WIDTH];
     Vector::store_half(last, bounded(Vector::load_some(values + i, left, 0)));
     __builtin_memcpy(halves + i, last, left * sizeof(uint16_t));
+  }
+}
+
+// scale = max |x| / 127, q = round_half_even(x / scale), all 0 if the scale is. Numbers that are not finite make the scale
+// no number, and with it all that the row is multiplied by.
+void quantize(const float* values, int64_t depth, int8_t* row) {
+  constexpr uint32_t SIGN = 0x80000000, INFINITE = 0x7f800000;
+  uint32_t most = 0;  // the sizes of floats are in the order of their bits
+  for (int64_t d = 0; d < depth; ++d) {
+    uint32_t bits;
+    __builtin_memcpy(&bits, values + d, sizeof bits);
+    bits &= ~SIGN;
+    most = bits > most ? bits : most;
+  }
+  float largest, scale = __builtin_nanf("");
+  __builtin_memcpy(&largest, &most, sizeof largest);
+  if (most < INFINITE) scale = largest / 127;
+  __builtin_memcpy(row, &scale, sizeof scale);
+  row += sizeof scale;
+  if (!(scale > 0)) {
+    __builtin_memset(row, 0, static_cast<size_t>(depth));
+    return;
+  }
+  for (int64_t d = 0; d < depth; ++d) {
+    float q = values[d] / scale;
+    q = q > 127 ? 127 : q < -127 ? -127 : q;  // a subnormal scale is rounded
+    q += 12582912.0f;                         // 1.5 * 2^23: rounds to whole numbers, which are the lowest bits
+    uint32_t bits;
+    __builtin_memcpy(&bits, &q, sizeof bits);
+    row[d] = static_cast<int8_t>(bits);
   }
 }
 

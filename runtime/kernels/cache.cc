@@ -62,6 +62,8 @@ void add_cache(Ort::CustomOpDomain& domain) {
   static const Operator<Cache<uint16_t>> narrow("CacheNarrow", {INT64}, {FLOAT16});
   domain.Add(&cache);
   domain.Add(&narrow);
+  static const Operator<Cache<int8_t>> int8("CacheInt8", {INT64}, {INT8});
+  domain.Add(&int8);
 }
 
 }  // namespace xformc

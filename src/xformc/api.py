@@ -10,7 +10,7 @@ from xformc.compiler import spec as language
 from xformc.compiler.spec.ensemble import Ensemble
 from xformc.errors import UserError
 from xformc.format.certificate import Certificate
-from xformc.format.precision import PrecisionWord, number_format
+from xformc.format.precision import Caches, PrecisionWord, cache_format, number_format
 from xformc.format.targets import TargetWord
 from xformc.terminal import LOGGER
 
@@ -121,6 +121,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
     labels: Sequence[str] | Mapping[str, Sequence[str]] | None = None,
     target: TargetWord = "auto",
     precision: PrecisionWord | None = None,
+    caches: Caches | None = None,
     calibrate: Sequence[PathLike] = (),
     compare: tuple[PathLike, PathLike] | None = None,
     profile: str | None = None,
@@ -138,6 +139,8 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         of the run, or the ids.
     target: what the engine runs on; auto: native if there are kernels, else cpu, with a warning.
     precision: the number format of the weights, unless the spec sets it.
+    caches: int8: keep the keys and values that a step reads in 8 bits, for target native; auto: in 16 or 32. None: the
+        spec's choice, or auto.
     calibrate: files of examples for int8 and float8 products of the target tensorrt.
     compare: a source and its reference: the build fails if quantization costs more than 0.3 BLEU.
     profile, builder: of TensorRT's plans, as on the command line.
@@ -169,6 +172,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         None if compare is None else (Path(compare[0]), Path(compare[1])),
         profile,
         builder,
+        cache_format(caches),
     )
     given = Path(known) if isinstance(known, str) else known
     certificate = build_run(found.spec, given, Path(output), options, progress, files=files)

@@ -5,15 +5,16 @@ from collections import Counter
 import pytest
 
 from tests.small_specs import small
+from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.native import AttendCached, Project
+from xformc.compiler.ops.native import AttendCached, Project, quantized_attentions
 from xformc.compiler.passes import lower as kernels
 from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
 from xformc.compiler.passes.step import Decoder, with_beam
 from xformc.compiler.passes.tabulate import tabulate
 from xformc.compiler.pipeline import compile_engine
-from xformc.format.precision import Precision
+from xformc.format.precision import Caches, Precision
 
 LAYERS = 2
 
@@ -23,10 +24,19 @@ def derived(name: str, time: str = "target") -> Decoder:
     return with_beam(decoder) if time == "target" else decoder
 
 
-def lowered(name: str, time: str = "target", precision: Precision = "float32", *, exact: str = "nothing") -> Decoder:
+def lowered(
+    name: str,
+    time: str = "target",
+    precision: Precision = "float32",
+    *,
+    exact: str = "nothing",
+    caches: Caches = "auto",
+) -> Decoder:
     """The decoder for weights in this precision, those with `exact` in their paths in float32."""
     decoder, searched = tabulate(derived(name, time)), time == "target"
-    found = lower_decoder(decoder, lambda path: "float32" if exact in path else precision, searched=searched)
+    found = lower_decoder(
+        decoder, lambda path: "float32" if exact in path else precision, searched=searched, caches=caches
+    )
     verify(found.prepare)
     verify(found.step)
     return found
@@ -140,6 +150,28 @@ def test_keys_and_values_are_kept_in_the_same_numbers() -> None:
     assert dtypes(decoder) == ["float16"] * 2 * LAYERS
     decoder = lowered("transformer_base", precision="int8", exact="0/causal_self_attention/key")
     assert dtypes(decoder) == ["float32"] * 2 + ["float16"] * 2 * (LAYERS - 1)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_all_keys_and_values_may_be_kept_in_int8(precision: Precision) -> None:
+    """Whatever made them; each head has the four bytes of its scale."""
+    decoder = lowered("transformer_base", precision=precision, exact="0/causal_self_attention/key", caches="int8")
+    assert "narrow" not in kinds(decoder.prepare) and kinds(decoder.prepare)["quantize_rows"] == 2 * LAYERS
+    assert dtypes(decoder) == ["int8"] * 2 * LAYERS and decoder.resident is not None
+    head = derived("transformer_base").states[0].past.type.axes[-2:]
+    heads, depth = (axis.size or 0 for axis in head)
+    assert decoder.resident.caches[0].type.axes[-1].size == heads * (depth + 4)
+    assert quantized_attentions(decoder.step.nodes) == {
+        node.outputs[0].name for node in decoder.step.nodes if node.op.kind in ("attend", "attend_cached")
+    }
+    for graph in (decoder.prepare, decoder.step):
+        assert text.format(text.parse(text.format(graph))) == text.format(graph)
+
+
+def test_a_language_model_has_its_caches_in_int8_for_several_tokens_too() -> None:
+    decoder = lowered("gpt", "text", caches="int8")
+    assert decoder.extend is not None and dtypes(decoder) == ["int8"] * 2 * LAYERS
+    assert quantized_attentions(decoder.extend.nodes) == quantized_attentions(decoder.step.nodes)
 
 
 def test_turned_keys_come_from_products_too() -> None:

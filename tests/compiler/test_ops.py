@@ -26,7 +26,7 @@ from xformc.compiler.ops.layout import Align, Expand
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.masks import Fill, LocalMask, PaddingMask
 from xformc.compiler.ops.mixture import Mixture
-from xformc.compiler.ops.native import Attend, AttendCached, Embed, Narrow, Project
+from xformc.compiler.ops.native import Attend, AttendCached, Embed, Narrow, Project, QuantizeRows
 from xformc.compiler.ops.normalization import LayerNorm
 from xformc.compiler.ops.positions import Positions, Sinusoid
 from xformc.compiler.ops.softmax import Softmax
@@ -189,7 +189,7 @@ def test_dropout_acts_in_training_only() -> None:
     assert torch.equal(module.eval()(x), x)
 
 
-KERNELS = {Attend.kind, AttendCached.kind, Embed.kind, Narrow.kind, Project.kind}
+KERNELS = {Attend.kind, AttendCached.kind, Embed.kind, Narrow.kind, Project.kind, QuantizeRows.kind}
 """What the last pass writes for the target native, which goes to ONNX and nowhere else."""
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -28,15 +28,19 @@ class Tensor:
         return f"{'stored ' * self.stored}{array.dtype}{list(array.shape)}{sample}"
 
 
+Stored = Literal["float32", "float16", "int8"]
+MAKERS: dict[Stored, str] = {"float32": "Cache", "float16": "CacheNarrow", "int8": "CacheInt8"}
+
+
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """A buffer that a node Cache or CacheNarrow makes."""
+    """A buffer that a node Cache, CacheNarrow or CacheInt8 makes."""
 
     shape: tuple[int, ...]
-    narrow: bool
+    stored: Stored
 
     def __str__(self) -> str:
-        return f"{'CacheNarrow' if self.narrow else 'Cache'}{list(self.shape)}"
+        return f"{MAKERS[self.stored]}{list(self.shape)}"
 
 
 Operand = Tensor | Buffer | None
@@ -85,6 +89,7 @@ class Case:
                 (stored if operand.stored else feeds)[name] = operand.values
             else:
                 stored[f"{name}_shape"] = np.array(operand.shape, np.int64)
-                kind = "CacheNarrow" if operand.narrow else "Cache"
-                nodes.append(helper.make_node(kind, [f"{name}_shape"], [name], domain=DOMAIN, label=name))
+                nodes.append(
+                    helper.make_node(MAKERS[operand.stored], [f"{name}_shape"], [name], domain=DOMAIN, label=name)
+                )
         return ["" if operand is None else names[id(operand)] for operand in self.inputs], feeds, stored, nodes

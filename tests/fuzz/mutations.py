@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.fuzz.cases import Array, Buffer, Case, Operand, Tensor
+from tests.fuzz.cases import MAKERS, Array, Buffer, Case, Operand, Tensor
 from tests.fuzz.valid import ACTIVATIONS, NORMS, PRECISIONS
 
 INTEGERS = (-(2**63), -(2**32), -1, 0, 1, 2, 31, 33, 1025, 2**31 - 1, 2**31, 2**32, 2**62, 2**63 - 1)
@@ -189,9 +189,9 @@ def _buffer(random: Random, case: Case) -> Case:
     assert isinstance(buffer, Buffer)
     shape, way = list(buffer.shape), random.randrange(6)
     if way == 0:
-        inputs[place] = replace(buffer, narrow=not buffer.narrow)
+        inputs[place] = replace(buffer, stored=random.choice([kind for kind in MAKERS if kind != buffer.stored]))
     elif way == 1 and np.prod(shape, dtype=np.float64) < MOST_ELEMENTS:
-        inputs[place] = Tensor(np.zeros(shape, np.float16 if buffer.narrow else np.float32))
+        inputs[place] = Tensor(np.zeros(shape, buffer.stored))
     elif way == 2 and shape:
         shape.pop(random.randrange(len(shape)))
         inputs[place] = replace(buffer, shape=tuple(shape))

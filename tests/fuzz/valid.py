@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tests.fuzz.cases import Array, Buffer, Case, Operand, Tensor
+from tests.fuzz.cases import MAKERS, Array, Buffer, Case, Operand, Stored, Tensor
 
 PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int4")
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid")
@@ -99,8 +99,20 @@ def _embed(random: Random) -> Drawn:
     return [numbers(random, vocabulary, *shape), weight, *([scale] if scale else [])], [np.float32], attributes
 
 
-def _stored(tensor: Tensor, narrow: bool) -> Tensor:
-    return Tensor(tensor.values.astype(np.float16), tensor.stored) if narrow else tensor
+def _stored(tensor: Tensor, stored: Stored) -> Tensor:
+    """Keys or values as they are stored; in int8 their bytes are as good as any."""
+    if stored != "int8":
+        return Tensor(tensor.values.astype(stored), tensor.stored)
+    scale = np.ones((*tensor.values.shape[:-1], SCALE // 4), np.float32).view(np.int8)
+    return Tensor(np.concatenate([scale, tensor.values.astype(np.int8)], -1), tensor.stored)
+
+
+SCALE = 4
+"""The bytes of the scale of quantized rows."""
+
+
+def _width(shared: int, depth: int, stored: Stored) -> int:
+    return shared * (depth + SCALE * (stored == "int8"))
 
 
 def _heads(random: Random) -> tuple[dict[str, Any], int, int]:
@@ -111,13 +123,13 @@ def _heads(random: Random) -> tuple[dict[str, Any], int, int]:
 
 def _attend(random: Random) -> Drawn:
     attributes, depth, value_depth = _heads(random)
-    shared, repeated, narrow = attributes["shared"], attributes["repeated"], random.random() < 0.5
+    shared, repeated, stored = attributes["shared"], attributes["repeated"], random.choice([*MAKERS])
     batch, rows, keys = random.choice(COUNTS), random.choice(COUNTS), random.choice(SIZES)
     slots = batch + random.randint(0, 2)
     inputs: list[Operand] = [
         floats(random, batch, rows, shared, repeated, depth),
-        _stored(floats(random, slots, keys, shared, depth), narrow),
-        _stored(floats(random, slots, keys, shared, value_depth), narrow),
+        _stored(floats(random, slots, keys, shared, depth), stored),
+        _stored(floats(random, slots, keys, shared, value_depth), stored),
         perhaps(random, lambda: numbers(random, 2, slots, keys, dtype=np.bool_)),
         perhaps(random, lambda: numbers(random, slots, batch)),
         perhaps(random, lambda: floats(random, shared * repeated, max(1, rows), keys)),
@@ -127,7 +139,7 @@ def _attend(random: Random) -> Drawn:
 
 def _attend_cached(random: Random) -> Drawn:
     attributes, depth, value_depth = _heads(random)
-    shared, repeated, narrow = attributes["shared"], attributes["repeated"], random.random() < 0.5
+    shared, repeated, stored = attributes["shared"], attributes["repeated"], random.choice([*MAKERS])
     batch, beam, capacity = random.choice(COUNTS), random.choice((1, 2, 3, 5)), random.choice(SIZES)
     position, slots = random.randrange(capacity), batch + random.randint(0, 2)
     window = random.choice((0, 0, 1, 3, 40))
@@ -136,8 +148,8 @@ def _attend_cached(random: Random) -> Drawn:
         floats(random, batch, beam, shared, repeated, depth),
         floats(random, batch, beam, shared, depth),
         floats(random, batch, beam, shared, value_depth),
-        Buffer((slots, capacity, beam, shared * depth), narrow),
-        Buffer((slots, capacity, beam, shared * value_depth), narrow),
+        Buffer((slots, capacity, beam, _width(shared, depth, stored)), stored),
+        Buffer((slots, capacity, beam, _width(shared, value_depth, stored)), stored),
         ids(position),
         perhaps(random, lambda: numbers(random, beam, batch, beam, position)),
         perhaps(random, lambda: ids(random.sample(range(slots), batch))),
@@ -148,7 +160,7 @@ def _attend_cached(random: Random) -> Drawn:
 
 def _extend_cached(random: Random) -> Drawn:
     attributes, depth, value_depth = _heads(random)
-    shared, repeated, narrow = attributes["shared"], attributes["repeated"], random.random() < 0.5
+    shared, repeated, stored = attributes["shared"], attributes["repeated"], random.choice([*MAKERS])
     batch, beam, capacity = random.choice(COUNTS), random.choice((1, 2, 3)), random.choice(SIZES)
     position, slots = random.randrange(capacity), batch + random.randint(0, 2)
     count, window = random.randint(1, capacity - position), random.choice((0, 0, 1, 3, 40))
@@ -157,8 +169,8 @@ def _extend_cached(random: Random) -> Drawn:
         floats(random, batch, count, shared, repeated, depth),
         floats(random, batch, count, shared, depth),
         floats(random, batch, count, shared, value_depth),
-        Buffer((slots, capacity, beam, shared * depth), narrow),
-        Buffer((slots, capacity, beam, shared * value_depth), narrow),
+        Buffer((slots, capacity, beam, _width(shared, depth, stored)), stored),
+        Buffer((slots, capacity, beam, _width(shared, value_depth, stored)), stored),
         ids(position),
         perhaps(random, lambda: ids(random.sample(range(slots), batch))),
         perhaps(random, lambda: floats(random, shared * repeated, count, seen)),
@@ -171,12 +183,21 @@ def _narrow(random: Random) -> Drawn:
     return [floats(random, *shape) if random.random() < 0.9 else floats(random, 70_000)], [np.float16], {}
 
 
+def _quantize_rows(random: Random) -> Drawn:
+    shape = [random.choice(COUNTS) for _ in range(random.randint(1, 3))]
+    return [floats(random, *shape) if random.random() < 0.9 else floats(random, 9_000, 9)], [np.int8], {}
+
+
 def _cache(random: Random) -> Drawn:
     return [numbers(random, 6, random.randint(0, 5))], [np.float32], {"label": "a"}
 
 
 def _cache_narrow(random: Random) -> Drawn:
     return [numbers(random, 6, random.randint(0, 5))], [np.float16], {"label": "a"}
+
+
+def _cache_int8(random: Random) -> Drawn:
+    return [numbers(random, 6, random.randint(0, 5))], [np.int8], {"label": "a"}
 
 
 CHOSEN = [np.float32, np.int64, np.int64]
@@ -292,6 +313,8 @@ OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
     "Narrow": _narrow,
     "Cache": _cache,
     "CacheNarrow": _cache_narrow,
+    "CacheInt8": _cache_int8,
+    "QuantizeRows": _quantize_rows,
     "Candidates": _candidates,
     "ProjectCandidates": _project_candidates,
     "ScreenCandidates": _screen_candidates,

@@ -68,10 +68,11 @@ def kernel_session(
 
 
 def new_cache(*shape: int, dtype: DTypeLike = np.float32) -> Array:
-    """A buffer of Cache, or of CacheNarrow; all that is not its mark, which may be its last 8 bytes, is NaN."""
-    operator = "Cache" if np.dtype(dtype) == np.float32 else "CacheNarrow"
+    """A buffer of Cache, CacheNarrow or CacheInt8; all that is not its mark, which may be its last 8 bytes, is NaN."""
+    operator = {"float32": "Cache", "float16": "CacheNarrow", "int8": "CacheInt8"}[np.dtype(dtype).name]
     [buffer] = run_node(operator, [np.array(shape)], [dtype], label="a")
-    buffer.reshape(-1)[: -min(8 // buffer.itemsize, shape[-1])] = np.nan
+    nothing = -1 if buffer.dtype == np.int8 else np.nan  # four bytes of -1 are a scale that is no number
+    buffer.reshape(-1)[: -min(8 // buffer.itemsize, shape[-1])] = nothing
     return buffer
 
 

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from tests.runtime.kernel_session import Array, kernel_session, new_cache, node, run_node
 
 FLOAT, ID, FLAG = np.float32, np.int64, np.bool_
-Stored = type[np.floating[Any]]
-STORED: list[Stored] = [np.float32, np.float16]
+Stored = type[np.floating[Any]] | type[np.int8]
+STORED: list[Stored] = [np.float32, np.float16, np.int8]
+SCALE = 4
 Rng = np.random.Generator
 
 
@@ -19,6 +20,26 @@ pytestmark = pytest.mark.usefixtures("isa")
 
 def floats(rng: Rng, *shape: int) -> NDArray[np.float32]:
     return rng.normal(0, 1, shape).astype(FLOAT)
+
+
+def scales(rows: Array) -> Array:
+    return (np.abs(rows).max(-1, keepdims=True) / FLOAT(127)).astype(FLOAT)
+
+
+def store(rows: Array, stored: Stored) -> Array:
+    """Rows [.., d] as they are kept: in int8, quantized, after the bytes of their scale."""
+    if stored is not np.int8:
+        return rows.astype(stored)
+    scale = scales(rows)
+    numbers = np.rint(np.divide(rows, scale, where=scale > 0, out=np.zeros_like(rows))).astype(np.int8)
+    return np.concatenate([scale.view(np.int8), numbers], -1)
+
+
+def kept(rows: Array, stored: Stored) -> Array:
+    """What the numbers of rows are after they were kept."""
+    if stored is not np.int8:
+        return rows.astype(stored)
+    return store(rows, stored)[..., SCALE:] * scales(rows)
 
 
 def attention(
@@ -69,14 +90,15 @@ def test_attend_is_attention(seed: int, stored: Stored) -> None:
     slots = rng.integers(0, 5, batch) if has_slots else None
     count = 5 if has_slots else batch
     query = floats(rng, batch, rows, shared, repeated, depth)
-    key = floats(rng, count, keys, shared, depth).astype(stored)
-    value = floats(rng, count, keys, shared, value_depth).astype(stored)
+    key, value = floats(rng, count, keys, shared, depth), floats(rng, count, keys, shared, value_depth)
     mask = rng.random((count, keys)) < 0.7 if has_mask else None
     bias = floats(rng, shared, repeated, rows, keys) * has_bias
-    inputs = [query, key, value, mask, slots, bias.reshape(-1, rows, keys) if has_bias else None]
+    added = bias.reshape(-1, rows, keys) if has_bias else None
+    inputs = [query, store(key, stored), store(value, stored), mask, slots, added]
     more: dict[str, Any] = {"scale": depth**-0.5, "shared": shared, "repeated": repeated, "rank": 2, "causal": causal}
     [result] = run_node("Attend", inputs, [FLOAT], threads=int(rng.integers(1, 3)), **{**more, "causal": int(causal)})
-    expected = plain_attend(query, key, value, mask, slots, bias, scale=depth**-0.5, causal=causal)
+    both = (kept(key, stored), kept(value, stored))
+    expected = plain_attend(query, *both, mask, slots, bias, scale=depth**-0.5, causal=causal)
     assert result.shape == expected.shape
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=3e-6)
 
@@ -94,7 +116,7 @@ def attend(query: Array, key: Array, value: Array, mask: Array | None, causal: i
 def test_a_row_of_attend_depends_on_nothing_else(keys: int, stored: Stored) -> None:
     rng = np.random.default_rng(keys)
     query = floats(rng, 6, 9, 4, 64)
-    key, value = (floats(rng, 6, keys, 4, 64).astype(stored) for _ in range(2))
+    key, value = (store(floats(rng, 6, keys, 4, 64), stored) for _ in range(2))
     mask = np.ones((6, keys), FLAG)
     together = attend(query, key, value, mask, threads=2)
     assert attend(query, key, value, None).tobytes() == together.tobytes()
@@ -181,15 +203,46 @@ def test_narrow_rounds_to_the_nearest_and_never_to_infinity() -> None:
 def test_keys_and_values_are_of_one_type() -> None:
     query, key = np.zeros((2, 1, 2, 8), FLOAT), np.zeros((2, 3, 2, 8), FLOAT)
     kinds: dict[str, Any] = {"scale": 1.0, "shared": 2, "repeated": 1, "rank": 2, "causal": 0}
-    for pair in ((key, key.astype(np.float16)), (key.astype(np.float16), key), (key.astype(ID),) * 2):
-        with pytest.raises(Exception, match="keys and values are both float32 or both float16"):
+    half, eight = key.astype(np.float16), store(key, np.int8)
+    for pair in ((key, half), (half, key), (key, eight), (eight, half), (key.astype(ID),) * 2):
+        with pytest.raises(Exception, match="keys and values are both float32, both float16 or both int8"):
             run_node("Attend", [query, *pair], [FLOAT], **kinds)
+    with pytest.raises(Exception, match="quantized keys and values begin with their scale"):
+        run_node("Attend", [query, *[eight[..., :3]] * 2], [FLOAT], **kinds)
+    with pytest.raises(Exception, match="query and key differ in depth"):
+        run_node("Attend", [query, *[eight[..., :-1]] * 2], [FLOAT], **kinds)
+
+
+def test_rows_are_quantized_as_defined() -> None:
+    """To the bit, ties to even, in any number of threads; of sizes that float32 hardly has, too."""
+    rng = np.random.default_rng(4)
+    for depth in (1, 2, 5, 7, 8, 16, 31, 64, 130):
+        rows = floats(rng, 7, 300, depth) * np.logspace(-36, 36, 300, dtype=FLOAT)[:, None]
+        rows[0, 0], rows[0, 1, 0] = 0, 0
+        [found] = run_node("QuantizeRows", [rows], [np.int8], threads=2)
+        np.testing.assert_array_equal(found, store(rows, np.int8))
+    ties = np.array([[127, 0.5, 1.5, 2.5, -0.5, -1.5, 126.5, -0.0]], FLOAT)
+    [found] = run_node("QuantizeRows", [ties], [np.int8])
+    assert found[0, SCALE:].tolist() == [127, 0, 2, 2, 0, -2, 126, 0]
+
+
+def test_rows_that_cannot_be_quantized_are_no_numbers() -> None:
+    """A row of zeros is zeros; of subnormal numbers nothing is out of range; what is not finite makes a row NaN."""
+    rows = np.zeros((5, 3), FLOAT)
+    rows[1], rows[2, 1], rows[3, 1], rows[4, 2] = [1e-45, -3e-43, 2e-43], np.inf, np.nan, -np.inf
+    [found] = run_node("QuantizeRows", [rows], [np.int8])
+    assert not found[0].any()
+    assert (np.abs(found[1, SCALE:].astype(int)) <= 127).all() and found[1, SCALE + 1] == -127
+    assert np.isnan(found[2:, :SCALE].copy().view(FLOAT)).all() and not found[2:, SCALE:].any()
+    with pytest.raises(Exception, match="what has no axis has no rows"):
+        run_node("QuantizeRows", [np.array(1, FLOAT)], [np.int8])
 
 
 def buffer(slots: int, capacity: int, beam: int, shared: int, depth: int, stored: Stored = FLOAT) -> Array:
     """An empty cache, with the heads as an axis."""
-    cache = new_cache(slots, capacity, beam, shared * depth, dtype=stored)
-    return cache.reshape(slots, capacity, beam, shared, depth)
+    width = depth + SCALE * (stored is np.int8)
+    cache = new_cache(slots, capacity, beam, shared * width, dtype=stored)
+    return cache.reshape(slots, capacity, beam, shared, width)
 
 
 class Cached:
@@ -251,7 +304,7 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int, stored: Stored)
         for b, w, s, r in np.ndindex(checked):
             own = [*(ancestors[b, w] if has_ancestors else [w] * position), w]
             rows = [(i, b, own[i], s) for i in range(position + 1) if not window or i > position - window]
-            keys, values = (np.array([array[row] for row in rows])[None].astype(stored) for array in (key, value))
+            keys, values = (kept(np.array([array[row] for row in rows])[None], stored) for array in (key, value))
             seen, added = np.ones((1, len(rows)), FLAG), bias[s * repeated + r] if has_bias else 0.0
             expected = attention(query[b, w, s, r][None], keys, values, seen, 0.2, added)
             np.testing.assert_allclose(result[b, w, s, r], expected[0], rtol=1e-5, atol=3e-6)
@@ -259,8 +312,8 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int, stored: Stored)
         ancestors = np.take_along_axis(
             np.concatenate([ancestors, np.arange(beam)[None, :, None].repeat(batch, 0)], -1), parents[:, :, None], 1
         )
-    np.testing.assert_array_equal(caches[0][slots, :steps], key.swapaxes(0, 1).astype(stored))
-    np.testing.assert_array_equal(caches[1][slots, :steps], value.swapaxes(0, 1).astype(stored))
+    np.testing.assert_array_equal(caches[0][slots, :steps], store(key.swapaxes(0, 1), stored))
+    np.testing.assert_array_equal(caches[1][slots, :steps], store(value.swapaxes(0, 1), stored))
     for cache, empty in zip(caches, before, strict=True):
         np.testing.assert_array_equal(cache[:, steps:], empty[:, steps:])
 
@@ -405,11 +458,11 @@ def test_attend_cached_takes_fewer_hypotheses_than_its_caches_hold() -> None:
 
 
 def test_attend_cached_refuses_caches_of_two_types() -> None:
-    caches = [buffer(1, 4, 2, 2, 8), buffer(1, 4, 2, 2, 8, np.float16)]
+    whole, half, eight = (buffer(1, 4, 2, 2, 8, stored) for stored in STORED)
     rows = {name: np.zeros((1, 2, 2, 8), FLOAT) for name in ("query", "key", "value")}
-    for pair in (caches, caches[::-1]):
+    for pair in ([whole, half], [half, whole], [eight, whole], [half, eight]):
         step = Cached(pair, repeated=1, window=0, ancestors=False, slots=False)
-        with pytest.raises(Exception, match="caches are both float32 or both float16"):
+        with pytest.raises(Exception, match="caches are both float32, both float16 or both int8"):
             step(position=np.array(1), **rows)
 
 

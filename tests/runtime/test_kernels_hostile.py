@@ -119,6 +119,13 @@ def test_integers_take_any_floats(precision: str, wrong: float, isa: str) -> Non
     assert np.array_equal(found[0], alone[0][0]), "the other rows are as they are alone"
 
 
+def test_quantize_rows_allocates_nothing_for_rows_of_no_numbers() -> None:
+    """Their scales alone would take 4 TiB; and an axis may be as long as it likes where another one is empty."""
+    for shape in ((2**40, 0), (0, 2**63 - 1)):
+        with pytest.raises(Exception, match="rows to quantize have 1 to"):
+            run_node("QuantizeRows", [zeros(*shape)], [np.int8])
+
+
 @pytest.mark.parametrize("kind", [FLOAT, np.float16])
 def test_attention_takes_scores_that_are_no_numbers(kind: DTypeLike, isa: str) -> None:
     query = np.full((2, 3, 1, 1, 8), np.nan, FLOAT)
@@ -142,7 +149,7 @@ from tests.fuzz.cases import Buffer, Case, Tensor
 
 def run(position, batch):
     new = Tensor(np.zeros((batch, 1, 1, 1), np.float32))
-    caches = [Buffer((batch, 2**23, 1, 1), False) for _ in range(2)]
+    caches = [Buffer((batch, 2**23, 1, 1), "float32") for _ in range(2)]
     attributes = {"scale": 1.0, "shared": 1, "repeated": 1, "window": 0}
     Case("AttendCached", [new, new, new, *caches, Tensor(np.array(position))], [np.float32], attributes, 3).run()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from xformc.compiler.certify import Stage
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
-from xformc.format.precision import Precision
+from xformc.format.precision import Caches, Precision
 from xformc.runtime import load
 from xformc.trainer.scores.metrics import make_bleu, translation_measures
 from xformc.trainer.scores.parallel_text import read_parallel
@@ -15,12 +15,12 @@ MAX_LOSS = 0.3
 """The maximum BLEU that quantization may cost."""
 
 
-def check_comparable(spec: Spec, precision: Precision | None, *, trained: bool) -> None:
-    """Raises: UserError unless the model is a trained translation model with quantized weights."""
+def check_comparable(spec: Spec, precision: Precision | None, caches: Caches | None = None, *, trained: bool) -> None:
+    """Raises: UserError unless the model is a trained translation model with quantized weights or caches."""
     if spec.task != "translation" or not trained:
         found = "randomly initialized weights" if spec.task == "translation" else f"a {spec.task} spec"
         raise UserError(f"--compare needs a trained translation model, not {found}")
-    if set(spec.precisions(precision).values()) <= {"float32"}:
+    if set(spec.precisions(precision).values()) <= {"float32"} and (caches or spec.caches) == "auto":
         raise UserError("--compare: no weights are quantized", hint="set --precision, for example to int8")
 
 

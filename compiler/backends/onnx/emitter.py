@@ -26,6 +26,7 @@ DTYPES: dict[DType, int] = {
     "float16": TensorProto.FLOAT16,
     "int64": TensorProto.INT64,
     "int32": TensorProto.INT32,
+    "int8": TensorProto.INT8,
     "bool": TensorProto.BOOL,
 }
 

@@ -192,6 +192,12 @@ def read_precisions(path: Path, names: Iterable[str]) -> dict[str, Precision]:
     return {name: found for name in names if (found := formats.precision_of(name, kinds)) is not None}
 
 
+def read_operators(path: Path) -> set[str]:
+    """The kinds of nodes of a model, in its graph and in graphs inside it. Raises: as `read_parameters`."""
+    graph = onnx.ModelProto.FromString(path.read_bytes()).graph
+    return {node.op_type for _, inner in _graphs(graph) for node in inner.node}
+
+
 def read_input_scales(path: Path, names: Iterable[str]) -> dict[str, float]:
     """The input scales of these parameters in a model; see `Initializers`. Raises: as `read_parameters`."""
     stored = {tensor.name: tensor for tensor in _stored(path) if tensor.name.endswith(INPUT_SCALE)}

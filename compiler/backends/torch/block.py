@@ -9,7 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from xformc.compiler.backends.torch.node_steps import LinearMap, Operators, Step, in_float32, run_steps
+from xformc.compiler.backends.torch.node_steps import (
+    NO_MEMORIES,
+    LinearMap,
+    Operators,
+    RowMap,
+    Step,
+    in_float32,
+    run_steps,
+)
 from xformc.compiler.backends.torch.parameter_paths import attribute_of
 from xformc.compiler.backends.torch.plan import BlockPlan
 from xformc.compiler.graph.graph import Node, Parameter
@@ -21,10 +29,12 @@ class Block(nn.Module):
     A block whose plan has no steps only holds parameters, for example those of a recurrence's cell.
     """
 
-    def __init__(self, plan: BlockPlan, maps: Mapping[str, LinearMap]) -> None:
+    def __init__(
+        self, plan: BlockPlan, maps: Mapping[str, LinearMap], memories: Mapping[str, RowMap] = NO_MEMORIES
+    ) -> None:
         """Make a block without parameters and inner blocks; `TorchModule` adds them."""
         super().__init__()
-        self._plan, self._maps = plan, maps
+        self._plan, self._maps, self._memories = plan, maps, memories
         self._axes: dict[str, str] = {}
         self._compile()
 
@@ -124,7 +134,7 @@ class Block(nn.Module):
         read = [(name, [attribute_of(part) for part in name[start:].split("/")]) for name in self._plan.parameters]
         self._own = [(name, attributes[0]) for name, attributes in read if len(attributes) == 1]
         self._inner = [(name, attributes) for name, attributes in read if len(attributes) > 1]
-        self._inputs, operators = self._plan.inputs, Operators(self, self._maps)
+        self._inputs, operators = self._plan.inputs, Operators(self, self._maps, self._memories)
         self._steps: list[Step] = [
             self._running(operators.step(step), step.outputs[0].name)
             if isinstance(step, Node)

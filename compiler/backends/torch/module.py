@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from xformc.compiler.backends.torch.block import Block
+from xformc.compiler.backends.torch.node_steps import NO_MEMORIES, RowMap
 from xformc.compiler.backends.torch.parameter_paths import attribute_of, parameters_by_path
 from xformc.compiler.backends.torch.plan import BlockPlan, parents, plan_blocks
 from xformc.compiler.graph.graph import Graph, Initial, Parameter
@@ -26,13 +27,20 @@ class TorchModule(Block):
     hold parameters, for a recurrence's cell or for the projection of a loss, are never called.
     """
 
-    def __init__(self, graph: Graph, seed: int = 0, maps: Mapping[str, LinearMap] = _NOTHING) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        seed: int = 0,
+        maps: Mapping[str, LinearMap] = _NOTHING,
+        memories: Mapping[str, RowMap] = NO_MEMORIES,
+    ) -> None:
         """Initialize the parameters; the same graph and seed give the same numbers on every machine.
 
-        `maps` replaces the linear maps of some weights, by name.
+        `maps` replaces the linear maps of some weights, by name; `memories` maps the keys and values of some
+        attentions, by the names of their results.
         """
         plan = plan_blocks(graph)
-        super().__init__(plan, dict(maps))
+        super().__init__(plan, dict(maps), dict(memories))
         self.graph = graph
         self._add_blocks(plan)
         generator = torch.Generator().manual_seed(seed)
@@ -52,9 +60,9 @@ class TorchModule(Block):
         """The parameters by path; on a CPU the arrays share their memory."""
         return {path: parameter.detach().cpu().numpy() for path, parameter in parameters_by_path(self).items()}
 
-    def with_maps(self, maps: Mapping[str, LinearMap]) -> "TorchModule":
-        """The module in evaluation mode, with the same parameters and these linear maps replaced."""
-        module = TorchModule(self.graph, maps=maps).eval()
+    def with_maps(self, maps: Mapping[str, LinearMap], memories: Mapping[str, RowMap] = NO_MEMORIES) -> "TorchModule":
+        """The module in evaluation mode, with the same parameters and these linear maps, keys and values replaced."""
+        module = TorchModule(self.graph, maps=maps, memories=memories).eval()
         module.load_state_dict(self.state_dict())
         return module
 
@@ -68,7 +76,7 @@ class TorchModule(Block):
         plans = {inner.path: inner for inner in _inner_plans(plan)}
         for path in _in_order(plans, self.graph):
             around, _, part = path.rpartition("/")
-            self._block(around).add_block(part, Block(plans.get(path, BlockPlan(path)), self._maps))
+            self._block(around).add_block(part, Block(plans.get(path, BlockPlan(path)), self._maps, self._memories))
 
     def _block(self, path: str) -> Block:
         module = self.get_submodule(".".join(map(attribute_of, path.split("/")))) if path else self

@@ -19,12 +19,16 @@ assert ops, "importing the ops fills the rule tables"
 
 Step = tuple[Callable[..., Any], tuple[str, ...], tuple[str, ...]]
 """A function, the names of its arguments and the names of its results."""
+RowMap = Callable[[Tensor], Tensor]
+"""A function of rows, the last axis."""
+NO_MEMORIES: Mapping[str, RowMap] = {}
 
 
 class Operators:
     """The `TorchNamespace` of the nodes that `module` runs; dropout follows its training mode.
 
-    `maps` replaces the linear maps of some weights, by name.
+    `maps` replaces the linear maps of some weights, by name. `memories` maps the keys and values of some attentions, by
+    the names of their results.
     """
 
     torch = torch
@@ -34,9 +38,12 @@ class Operators:
     linear_scan = staticmethod(linear_scan)
     linear_attention = staticmethod(linear_attention)
 
-    def __init__(self, module: nn.Module, maps: Mapping[str, LinearMap]) -> None:
+    def __init__(
+        self, module: nn.Module, maps: Mapping[str, LinearMap], memories: Mapping[str, RowMap] = NO_MEMORIES
+    ) -> None:
         self._module = module
         self._maps = maps
+        self._memories = memories
 
     @property
     def training(self) -> bool:
@@ -68,11 +75,19 @@ class Operators:
 
     def step(self, node: Node) -> Step:
         """The node as a step. Raises: RuleError if its op has no rule."""
+        function = to_torch.of(node.op, node.place)(node.op, node, self)
         return (
-            to_torch.of(node.op, node.place)(node.op, node, self),
+            _remembering(function, self._memories.get(node.outputs[0].name)),
             tuple(value.name for value in node.inputs),
             tuple(value.name for value in node.outputs),
         )
+
+
+def _remembering(attend: Callable[..., Any], stored: RowMap | None) -> Callable[..., Any]:
+    """The attention with its keys and values as they are stored."""
+    if stored is None:
+        return attend
+    return lambda query, key, value, *rest: attend(query, stored(key), stored(value), *rest)
 
 
 def in_float32(step: Step) -> Step:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from xformc.commands.engine_text import refusals
-from xformc.commands.options import OUT, EngineFolder, PrecisionName, Settings, TargetName, complete_spec
+from xformc.commands.options import OUT, CachesName, EngineFolder, PrecisionName, Settings, TargetName, complete_spec
 from xformc.errors import UserError
 from xformc.format.names import MANIFEST
 from xformc.format.precision import number_format
@@ -43,6 +43,7 @@ def build(
     weights: Annotated[Path | None, Option(help=WEIGHTS_HELP, metavar="PATH")] = None,
     target: TargetName = "auto",
     precision: PrecisionName = None,
+    caches: CachesName = None,
     settings: Settings = None,
     calibrate: Annotated[list[Path] | None, Option(help=CALIBRATE_HELP, metavar="FILE")] = None,
     compare: Annotated[tuple[Path, Path] | None, Option(help=COMPARE_HELP, metavar="SOURCE REFERENCE")] = None,
@@ -57,6 +58,7 @@ def build(
     xformc build RUN --target cpu                             runs with ONNX Runtime alone, but slower
     xformc build transformer_big                              random weights, to measure its speed
     xformc build RUN --precision int8 --compare valid.en valid.de
+    xformc build RUN --precision int8 --caches int8           half the memory of keys and values
     xformc build RUN --target tensorrt --precision float8 --calibrate valid.en --calibrate valid.de
 
     The checks are recorded in the engine's certificate: the engine and the PyTorch module agree within bounds, and so
@@ -70,7 +72,7 @@ def build(
             raise UserError("is an engine, not a run", place=source, hint=hint)
     found = _source(sources, settings or (), weights)
     chosen, reason = choose_target(target)
-    options = BuildOptions(chosen, number_format(precision), calibrate or (), compare, profile, builder)
+    options = BuildOptions(chosen, number_format(precision), calibrate or (), compare, profile, builder, caches)
     folder = output or Path("engines") / found.spec.name
     with progress_console().status("building") as status:
         certificate = build_run(found.spec, found.weights, folder, options, status.update, files=found.files)

@@ -16,7 +16,7 @@ def engine_lines(manifest: Manifest, certificate: Certificate) -> list[str]:
     size = sum(record.bytes for record in manifest.files.values())
     return [
         f"{manifest.name}: {manifest.task}, {manifest.parameters:,} {manifest.weights} parameters",
-        f"target       {_target(manifest)}, {manifest.precision}, {size / 1e6:,.1f} MB on disk",
+        f"target       {_target(manifest)}, {_precision(manifest)}, {size / 1e6:,.1f} MB on disk",
         *_titled("inputs", [f"{name}: {_described(item)}" for name, item in manifest.inputs.items()]),
         *_titled("defaults", _defaults(manifest)),
         *_titled("labels", _labels(manifest)),
@@ -32,6 +32,10 @@ def engine_lines(manifest: Manifest, certificate: Certificate) -> list[str]:
 def refusals(manifest: Manifest) -> list[str]:
     """A line for each plan that TensorRT refused to build."""
     return [f"{name}: left out, the runtime drives its steps; {reason}" for name, reason in manifest.refused.items()]
+
+
+def _precision(manifest: Manifest) -> str:
+    return manifest.precision if manifest.caches == "auto" else f"{manifest.precision}, caches {manifest.caches}"
 
 
 def _target(manifest: Manifest) -> str:

@@ -92,6 +92,7 @@ def _card(folder: Path, manifest: Manifest, licence: str | None) -> str:
         "results": ", ".join(f"{name} ({item.kind})" for name, item in manifest.results.items()),
         "parameters": f"{manifest.parameters:,}",
         "weights": manifest.precision,
+        **({} if manifest.caches == "auto" else {"keys and values": manifest.caches}),
         "target": manifest.target,
         "use": "`xformc pull REPOSITORY -o engine`, then `xformc inspect engine`",
     }

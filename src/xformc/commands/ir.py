@@ -1,10 +1,11 @@
 """`xformc ir`: the graphs of a spec after any pass."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from typer import Option
 
-from xformc.commands.options import PrecisionName, Settings, SpecName, TargetName
+from xformc.commands.options import CachesName, PrecisionName, Settings, SpecName, TargetName
 from xformc.format.precision import number_format
 from xformc.runtime.library import choose_target
 from xformc.specs import find_spec
@@ -16,6 +17,7 @@ def ir(
     after: Annotated[str | None, Option(help="Print the graphs after this pass.", metavar="PASS")] = None,
     target: TargetName = "portable",
     precision: PrecisionName = None,
+    caches: CachesName = None,
     settings: Settings = None,
     training: Annotated[bool, Option("--training", help="Compile for training, not for an engine.")] = False,
 ) -> None:
@@ -35,7 +37,10 @@ def ir(
 
     loaded = load_spec(find_spec(spec), settings or ())
     chosen, _ = choose_target(target)
-    program = begin(loaded) if training else begin(loaded, chosen, loaded.precisions(number_format(precision)))
+    program = begin(loaded)
+    if not training:
+        program = begin(loaded, chosen, loaded.precisions(number_format(precision)))
+        program = replace(program, caches=caches or loaded.caches)
     if after is not None:
         print(print_program(program, after), end="")
         return

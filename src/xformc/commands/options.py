@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from xformc.format.precision import PrecisionWord
+from xformc.format.precision import Caches, PrecisionWord
 from xformc.format.search_options import PenaltyKind, Preset, StopRule
 from xformc.format.targets import TargetWord
 from xformc.runtime.devices.device import DeviceName
@@ -40,6 +40,9 @@ TensorRT."""
 TargetName = Annotated[TargetWord, Option("--target", help=TARGET_HELP, metavar="TARGET")]
 PRECISION_HELP = """Number format of the weights, unless the spec sets it: float32 (fp32), float16 (fp16), bfloat16
 (bf16), int8, int4 or float8 (fp8).  [default: float32]"""
+CACHES_HELP = """How target native keeps the keys and values that a step reads. int8: half the memory of float16. auto:
+float16 with int8 or int4 weights, else float32.  [default: the spec's, or auto]"""
+CachesName = Annotated[Caches | None, Option("--caches", help=CACHES_HELP, metavar="FORMAT")]
 PrecisionName = Annotated[PrecisionWord | None, Option("--precision", help=PRECISION_HELP, metavar="FORMAT")]
 
 BeamSize = Annotated[

@@ -13,7 +13,7 @@ from xformc.format.inputs import Input
 from xformc.format.interfaces import given_inputs
 from xformc.format.names import ADVANCE, ALIGNMENTS, BEAMS, CHECK, CONTINUE, JOIN, PROMPT, REFILL, SAMPLES, SCORES
 from xformc.format.plans import Plan
-from xformc.format.precision import Precision
+from xformc.format.precision import Caches, Precision
 from xformc.format.results import Result
 from xformc.format.search_options import OPTIONS, SearchOption, Setting
 from xformc.format.speech import Speech
@@ -122,6 +122,7 @@ class Manifest:
     prefix: the tokens that texts begin with, unless a call gives others.
     suppress_first: the tokens that are never the first one after the prefix.
     speech: the longest sound, the languages and the tasks of a model of speech.
+    caches: how the keys and values of attention are stored.
     operators: the version of xformc's own operators in the model; None if there are none, or if it was not recorded.
     """
 
@@ -146,6 +147,7 @@ class Manifest:
     suppress_first: tuple[int, ...] = ()
     beams: SearchOptions | None = None
     speech: Speech | None = None
+    caches: Caches = "auto"
 
     @property
     def decoding(self) -> Decoding:

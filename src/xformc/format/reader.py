@@ -213,6 +213,7 @@ def _read_rest(
         calibration=_read_calibration(document.section("calibration")) if "calibration" in document.fields else None,
         operators=document.integer("operators", 1) if "operators" in document.fields else None,
         controls=document.optional_texts("controls") or () if "controls" in document.fields else (),
+        caches="int8" if "caches" in document.fields and document.text("caches", ("int8",)) else "auto",
         prefix=document.ids("prefix", MAX_PREFIX, MAX_SIZE, distinct=False) if "prefix" in document.fields else (),
         speech=_read_speech(document.section("speech")) if "speech" in document.fields else None,
         suppress_first=(
