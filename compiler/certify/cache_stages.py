@@ -21,7 +21,7 @@ from xformc.compiler.certify.subject import Subject
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node
 from xformc.compiler.ops.native import SCALE_BYTES, Attend, AttendCached, groups_of, restored_axis
-from xformc.compiler.pipeline import run_passes
+from xformc.compiler.pipeline import SEARCH, run_passes
 from xformc.compiler.quantize.rounded_rows import rounded_rows
 from xformc.format.certificate import Stage
 from xformc.format.operators import DOMAIN
@@ -35,7 +35,7 @@ def cache_stages(subject: Subject) -> Iterator[Stage]:
 
     `kept`: the logits of the derived step with such keys and values, and of the training form with the same.
     """
-    step = run_passes(subject.program, without=("beam", "candidates")).decoder.step
+    step = run_passes(subject.program, without=SEARCH).decoder.step
     chosen = [node for node in step.nodes if node.outputs[0].name in subject.memories]
     every = sum(isinstance(node.op, Attend | AttendCached) for node in step.nodes)
     what = f"{len(chosen)} of {every} attentions over keys and values, in int8, alone and their definition"
@@ -69,11 +69,10 @@ class _Form:
 def _form(node: Node) -> _Form:
     op, query, value = node.op, node.inputs[0].type, node.inputs[2].type
     assert isinstance(op, Attend | AttendCached)
-    cached, depths = isinstance(op, AttendCached), (query.axes[-1], value.axes[-1])
-    if not cached:
-        depths = (depths[0], restored_axis(depths[1]))
+    cached, (shared, repeated) = isinstance(op, AttendCached), groups_of(op, query)
+    last = value.axes[-1] if cached else restored_axis(value.axes[-1])
     window = op.window if isinstance(op, AttendCached) else None
-    return _Form(cached, op.scale, *groups_of(op, query), *(axis.size or 1 for axis in depths), window)
+    return _Form(cached, op.scale, shared, repeated, query.axes[-1].size or 1, last.size or 1, window)
 
 
 def _error(subject: Subject, form: _Form) -> float:

@@ -240,6 +240,34 @@ void compare_narrowing() {
   check(a == b, "float32 to float16 of " + std::to_string(x.size()) + " numbers");
 }
 
+// Rows in int8 have the same bytes, and the attention over them the same results but for the order of sums.
+void compare_quantized(int64_t depth) {
+  constexpr int64_t KEYS = 37;
+  const int64_t width = depth + BEFORE<int8_t>;
+  std::vector<int8_t> a(KEYS * width), b(KEYS * width);
+  for (int64_t row = 0; row < KEYS; ++row) {
+    auto x = random_floats(depth);
+    for (float& value : x) value = std::ldexp(value, static_cast<int>(6 * row) - 110);
+    if (row % 5 == 0) x = random_floats(depth);
+    STEP_PORTABLE.quantize(x.data(), depth, &a[row * width]);
+    STEP_NEON.quantize(x.data(), depth, &b[row * width]);
+  }
+  check(a == b, "rows of int8 of " + std::to_string(depth));
+  std::vector<int64_t> rows;
+  for (int64_t row = 0; row < KEYS; row += 5) rows.push_back(row);
+  const auto query = random_floats(depth);
+  const auto attend = [&](const StepRoutines& by) {
+    std::vector<float> out(depth), scratch(scratch_size(KEYS));
+    const int8_t* numbers = a.data() + BEFORE<int8_t>;
+    const Memory<int8_t> memory{numbers, numbers, width, width, depth, depth, 0.2f, rows.data(), 0};
+    Group group;
+    group.add(query.data(), out.data(), rows.data(), static_cast<int64_t>(rows.size()), nullptr, nullptr);
+    by.attend_int8(memory, group, scratch.data());
+    return out;
+  };
+  check(near(attend(STEP_NEON), attend(STEP_PORTABLE), 1e-5f), "attention in int8 of " + std::to_string(depth));
+}
+
 void compare_scans(int64_t count) {
   auto logits = random_floats(count);
   for (size_t i = 3; i < logits.size(); i += 5) logits[i] = logits[i - 3];  // equal ones go by their place
@@ -280,6 +308,7 @@ int main() {
     std::printf("no dot product here: those routines are NOT TESTED in this run\n");
   }
   compare_narrowing();
+  for (const int64_t depth : {1, 7, 8, 31, 64, 130}) compare_quantized(depth);
   for (const int64_t count : {1, 3, 8, 31, 32, 100, 1024}) compare_scans(count);
   std::printf("%d comparisons, %d differ\n", compared, failures);
   return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -121,7 +121,7 @@ def test_integers_take_any_floats(precision: str, wrong: float, isa: str) -> Non
 
 def test_quantize_rows_allocates_nothing_for_rows_of_no_numbers() -> None:
     """Their scales alone would take 4 TiB; and an axis may be as long as it likes where another one is empty."""
-    for shape in ((2**40, 0), (0, 2**63 - 1)):
+    for shape in ((2**40, 0), (0, 2**60)):
         with pytest.raises(Exception, match="rows to quantize have 1 to"):
             run_node("QuantizeRows", [zeros(*shape)], [np.int8])
 
