@@ -76,8 +76,8 @@ def test_translations_are_the_same_alone_together_and_in_slots(engines: Callable
         assert [engine.translate([text], n_best=3)[0] for text in TEXTS] == together
         for (one,) in engine.translate(TEXTS, n_best=1, length_penalty=0.0, token_scores=True):
             assert sum(one.token_scores) == pytest.approx(one.score, abs=1e-4), "read in parts, they are the same"
-        with engine.serve(slots=3) as server:
-            served = [waiting.result() for waiting in [server.submit(text, n_best=3) for text in TEXTS]]
+        with engine.serve(slots=3, n_best=3) as server:
+            served = [waiting.result() for waiting in [server.submit(text) for text in TEXTS]]
         assert served == together
 
 
