@@ -23,7 +23,6 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.decode.child import Child
-from benchmarks.decode.ctranslate2_model import export_gpt
 from benchmarks.decode.engines import fresh_weights, write_engine
 from benchmarks.decode.speed import SETTINGS, SETTLE
 from xformc.compiler.spec import load_spec
@@ -81,6 +80,8 @@ def measure(precision: Precision, folder: Path, arguments: argparse.Namespace) -
     spec = load_spec(folder / "generator.yaml")
     weights = fresh_weights(spec, "native")
     write_engine(spec, weights, precision, "native", folder / "engine")
+    from benchmarks.decode.ctranslate2_model import export_gpt
+
     export_gpt(spec, weights, folder / "peer", quantization=None if precision == "float32" else "int8")
     session = whole_session(folder / "engine", SAMPLING, target="native", threads=arguments.threads)
     players: dict[str, Player] = {"xformc": partial(ours, session)}
