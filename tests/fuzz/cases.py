@@ -29,6 +29,7 @@ class Tensor:
 
 
 Stored = Literal["float32", "float16", "int8"]
+STORED: tuple[Stored, ...] = ("float32", "float16", "int8")
 MAKERS: dict[Stored, str] = {"float32": "Cache", "float16": "CacheNarrow", "int8": "CacheInt8"}
 
 

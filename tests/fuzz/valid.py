@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tests.fuzz.cases import MAKERS, Array, Buffer, Case, Operand, Stored, Tensor
+from tests.fuzz.cases import STORED, Array, Buffer, Case, Operand, Stored, Tensor
 
 PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int4")
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid")
@@ -123,7 +123,7 @@ def _heads(random: Random) -> tuple[dict[str, Any], int, int]:
 
 def _attend(random: Random) -> Drawn:
     attributes, depth, value_depth = _heads(random)
-    shared, repeated, stored = attributes["shared"], attributes["repeated"], random.choice([*MAKERS])
+    shared, repeated, stored = attributes["shared"], attributes["repeated"], random.choice(STORED)
     batch, rows, keys = random.choice(COUNTS), random.choice(COUNTS), random.choice(SIZES)
     slots = batch + random.randint(0, 2)
     inputs: list[Operand] = [
@@ -139,7 +139,7 @@ def _attend(random: Random) -> Drawn:
 
 def _attend_cached(random: Random) -> Drawn:
     attributes, depth, value_depth = _heads(random)
-    shared, repeated, stored = attributes["shared"], attributes["repeated"], random.choice([*MAKERS])
+    shared, repeated, stored = attributes["shared"], attributes["repeated"], random.choice(STORED)
     batch, beam, capacity = random.choice(COUNTS), random.choice((1, 2, 3, 5)), random.choice(SIZES)
     position, slots = random.randrange(capacity), batch + random.randint(0, 2)
     window = random.choice((0, 0, 1, 3, 40))
@@ -160,7 +160,7 @@ def _attend_cached(random: Random) -> Drawn:
 
 def _extend_cached(random: Random) -> Drawn:
     attributes, depth, value_depth = _heads(random)
-    shared, repeated, stored = attributes["shared"], attributes["repeated"], random.choice([*MAKERS])
+    shared, repeated, stored = attributes["shared"], attributes["repeated"], random.choice(STORED)
     batch, beam, capacity = random.choice(COUNTS), random.choice((1, 2, 3)), random.choice(SIZES)
     position, slots = random.randrange(capacity), batch + random.randint(0, 2)
     count, window = random.randint(1, capacity - position), random.choice((0, 0, 1, 3, 40))
