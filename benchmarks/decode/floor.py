@@ -24,6 +24,9 @@ _INT8_GROUP = 4
 _WEIGHT = {"Project": 4, "ProjectCandidates": 3, "ScreenCandidates": 3}
 """The index of the first weight among the inputs of our operators."""
 
+_SCALE, _BIAS = {"ProjectCandidates": 4}, {"ProjectCandidates": 5, "ScreenCandidates": 7}
+"""The index of the scale, if there is one, and of the bias; what follows them is of the search."""
+
 _TOKENS = 4096
 """The number of tokens whose logits are computed at once."""
 
@@ -90,7 +93,9 @@ def _logits(node: Any, model: onnx.ModelProto, folder: Path) -> Iterator[tuple[A
     screens = node.op_type == "ScreenCandidates"
     weight = constants[node.input[3]]
     weight = panels(weight) if screens else weight
-    by_token = [constants[name] for name in (node.input[7:] if screens else node.input[4:]) if name]
+    bias = node.input[_BIAS[node.op_type]]
+    scale = node.input[_SCALE[node.op_type]] if node.op_type in _SCALE else ""
+    by_token = [constants[name] for name in (scale, bias) if name]
     for first in range(0, given["vocabulary"], _TOKENS):
         last = min(first + _TOKENS, given["vocabulary"])
         parts = [weight[first // PANEL : -(-last // PANEL)], *(array[first:last] for array in by_token)]
@@ -103,7 +108,7 @@ def _logits(node: Any, model: onnx.ModelProto, folder: Path) -> Iterator[tuple[A
             parts=1,
             ranks=[1],
             sizes=[last - first],
-            bias=int(len(node.input) > (7 if screens else 5)),
+            bias=int(bool(bias)),
             precision="float32" if screens else given["precision"],
         )
         yield project, tensors

@@ -21,8 +21,13 @@ from xformc.format.tokens import END
 from xformc.runtime.search import search
 from xformc.runtime.whole import whole_session
 
-SETTINGS = {"default": {}, "AVX512": {"CT2_FORCE_CPU_ISA": "AVX512"}}
-"""The settings of CTranslate2: environment variables that it reads when it is loaded."""
+_CPUINFO = Path("/proc/cpuinfo")
+
+SETTINGS: dict[str, dict[str, str]] = {"default": {}}
+"""The settings of CTranslate2: environment variables that it reads when it is loaded. AVX-512 needs a processor with it."""
+
+if _CPUINFO.exists() and "avx512f" in _CPUINFO.read_text(encoding="utf-8"):
+    SETTINGS["AVX512"] = {"CT2_FORCE_CPU_ISA": "AVX512"}
 
 SUB_BATCH = 32
 """The batch size that CTranslate2 may split a larger batch into, if that is faster."""
