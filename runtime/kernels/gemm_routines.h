@@ -5,8 +5,9 @@
 // store, load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone), add,
 // add_int, sub, mul, div, keep(value, mask), max and min (the second if either is not a number), fma(a, b, c) = a * b + c,
 // load_bytes (load4 of weights q + 128, as q + 128 or q), start (of sums with these: the row_offset, or 0), dot4(sum,
-// weights of load_bytes or less than 128, signed x), dot2 (the same of two signed 16-bit integers each), low_nibbles and
-// high_nibbles (the lower and upper halves of all bytes, as bytes), to_float, to_int (half to even), abs_bits, max_int,
+// weights of load_bytes, signed x), dot2 (the same of two signed 16-bit integers each), low_nibbles and high_nibbles (the
+// lower and upper halves of all bytes, as bytes), dot_nibbles (dot4 of these, for the 8 steps of a group, in a form of its
+// own that begins with zeros) and sum_nibbles (of that form: the sums), to_float, to_int (half to even), abs_bits, max_int,
 // sum, sum_int, max_of_int, if_less, power_of_two, to_bytes (saturating), widen_float16, widen_bfloat16.
 #include <cmath>
 #include <cstring>
@@ -197,7 +198,7 @@ void int4_tile_of(const Tile& tile) {
     for (int64_t group = 0; group < tile.steps / (GROUP / 4); ++group) {
       Int sums[rows][2];
 #pragma GCC unroll 16
-      for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::all(offset[r]);
+      for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::all(int32_t{0});
       for (int pair = 0; pair < GROUP / 8; ++pair) {
         const Int left = Vector::load4(weights), right = Vector::load4(weights + 4 * WIDTH);
         const Int steps[2][2] = {{Vector::low_nibbles(left), Vector::low_nibbles(right)},
@@ -209,8 +210,8 @@ void int4_tile_of(const Tile& tile) {
             int32_t four;
             std::memcpy(&four, x + 4 * r, 4);
             const Int value = Vector::all(four);
-            sums[r][0] = Vector::dot4(sums[r][0], steps[step][0], value);
-            sums[r][1] = Vector::dot4(sums[r][1], steps[step][1], value);
+            sums[r][0] = Vector::dot_nibbles(sums[r][0], steps[step][0], value);
+            sums[r][1] = Vector::dot_nibbles(sums[r][1], steps[step][1], value);
           }
           x += 4 * rows;
         }
@@ -222,7 +223,8 @@ void int4_tile_of(const Tile& tile) {
 #pragma GCC unroll 16
       for (int r = 0; r < rows; ++r) {
         for (int h = 0; h < 2; ++h) {
-          totals[r][h] = Vector::fma(Vector::to_float(sums[r][h]), scales[h], totals[r][h]);
+          const Int sum = Vector::add_int(Vector::sum_nibbles(sums[r][h]), Vector::all(offset[r]));
+          totals[r][h] = Vector::fma(Vector::to_float(sum), scales[h], totals[r][h]);
         }
       }
       scale += PANEL;
