@@ -19,7 +19,8 @@ enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 // A block of rows times one panel: y = relu(row_scale * scale * x W^T + bias) + residual; each part is optional.
 // Each output is summed over the depth in a fixed order, so it does not depend on the other rows of the tile.
 struct Tile {
-  const void* x;          // packed: float [steps][rows], int8 [steps][rows][4] or int16 [steps][rows][2]
+  const void* x;          // packed: float [steps][rows], int8 [steps][rows][4] or int16 [steps][rows][2]; in int8 a
+                          // four may take more bytes (Routines::four_size)
   const void* panel;      // float or uint16 [steps][32], uint8 [steps][32][4] or int16 [steps][32][2];
                           // int4: uint8 [steps / 8][4][32][4], two steps in the halves of each byte
   int64_t steps;          // depth, or ceil(depth / 4), or ceil(depth / 2); int4: 8 ceil(depth / 32)
@@ -38,7 +39,8 @@ struct Tile {
 
 // The routines of one kind of machine. The result of a row does not depend on the other rows.
 struct Routines {
-  int rows;  // the most rows of a tile
+  int rows;       // the most rows of a tile
+  int four_size;  // the bytes of four numbers of a row packed in int8, in the order that int8_tile takes
   void (*float_tile)(const Tile& tile, int rows);
   void (*float16_tile)(const Tile& tile, int rows);
   void (*bfloat16_tile)(const Tile& tile, int rows);

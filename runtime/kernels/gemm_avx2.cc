@@ -3,15 +3,21 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace xformc {
 namespace {
 
 struct Vector {
-  static constexpr int width = 8, rows = 6;
+  static constexpr int width = 8, rows = 5, four_size = 8;
   using Float = __m256;
   using Int = __m256i;
   using Mask = __m256i;
+
+  // The bytes of even and of odd place apart, in 16 bits, where sums of products are exact. A packed row has them so.
+  struct Four {
+    Int even, odd;
+  };
 
   static Float zero() { return _mm256_setzero_ps(); }
   static Float all(float value) { return _mm256_set1_ps(value); }
@@ -19,7 +25,10 @@ struct Vector {
   static Float load(const float* from) { return _mm256_loadu_ps(from); }
   static void store(float* to, Float a) { _mm256_storeu_ps(to, a); }
   static Int load4(const uint8_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
-  static Int load_bytes(const uint8_t* from) { return load4(from); }
+  static Four load_bytes(const uint8_t* from) {
+    const Int bytes = load4(from);
+    return {_mm256_and_si256(bytes, all(int32_t{0x00ff00ff})), _mm256_srli_epi16(bytes, 8)};
+  }
   static Int start(int32_t row_offset) { return all(row_offset); }
   static Mask mask(int count) {
     return _mm256_cmpgt_epi32(all(int32_t{count}), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -61,13 +70,7 @@ struct Vector {
     return result;
   }
   static Int abs_bits(Float a) { return _mm256_and_si256(_mm256_castps_si256(a), all(int32_t{0x7fffffff})); }
-  // The bytes of even and of odd place apart, in 16 bits, where sums of products are exact.
-  static Int dot4(Int sum, Int weights, Int x) {
-    const Int even = _mm256_madd_epi16(_mm256_and_si256(weights, all(int32_t{0x00ff00ff})),
-                                       _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
-    const Int odd = _mm256_madd_epi16(_mm256_srli_epi16(weights, 8), _mm256_srai_epi16(x, 8));
-    return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
-  }
+  static Int dot4(Int sum, Four weights, Four x) { return dot2(dot2(sum, weights.even, x.even), weights.odd, x.odd); }
 
   static Int dot2(Int sum, Int weights, Int x) { return _mm256_add_epi32(sum, _mm256_madd_epi16(weights, x)); }
 
@@ -85,6 +88,19 @@ struct Vector {
   static void to_bytes(Int a, int8_t* to) {
     const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
     _mm_storel_epi64(reinterpret_cast<__m128i*>(to), _mm_packs_epi16(words, words));
+  }
+  static void to_fours(Int a, int8_t* to) {
+    int8_t bytes[width];
+    to_bytes(a, bytes);
+    const __m128i order = _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15);
+    const __m128i words = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_shuffle_epi8(words, order));
+  }
+  static Four all_fours(const int8_t* x) {
+    int32_t even, odd;
+    std::memcpy(&even, x, 4);
+    std::memcpy(&odd, x + 4, 4);
+    return {all(even), all(odd)};
   }
   static Float power_of_two(Int n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, all(int32_t{127})), 23));

@@ -3,14 +3,16 @@
 #include <immintrin.h>
 
 #include <cstdint>
+#include <cstring>
 
 namespace xformc {
 namespace {
 
 struct Vector {
-  static constexpr int width = 16, rows = 12;
+  static constexpr int width = 16, rows = 12, four_size = 4;
   using Float = __m512;
   using Int = __m512i;
+  using Four = Int;
   using Mask = __mmask16;
 
   static Float zero() { return _mm512_setzero_ps(); }
@@ -69,6 +71,12 @@ struct Vector {
   static Int to_int(Float a) { return _mm512_cvtps_epi32(a); }
   static void to_bytes(Int a, int8_t* to) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtsepi32_epi8(a));
+  }
+  static void to_fours(Int a, int8_t* to) { to_bytes(a, to); }
+  static Four all_fours(const int8_t* x) {
+    int32_t four;
+    std::memcpy(&four, x, 4);
+    return all(four);
   }
   static Float power_of_two(Int n) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, all(int32_t{127})), 23));

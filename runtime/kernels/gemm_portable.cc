@@ -7,11 +7,12 @@ namespace xformc {
 namespace {
 
 struct Vector {
-  static constexpr int width = 4, rows = 6;
+  static constexpr int width = 4, rows = 6, four_size = 4;
   typedef float Float __attribute__((vector_size(16)));
   typedef int32_t Int __attribute__((vector_size(16)));
   typedef int16_t Short __attribute__((vector_size(16)));
   typedef uint32_t Unsigned __attribute__((vector_size(16)));
+  using Four = Int;
   using Mask = int;
 
   static Float zero() { return Float{}; }
@@ -93,6 +94,12 @@ struct Vector {
   }
   static void to_bytes(Int a, int8_t* to) {
     for (int i = 0; i < width; ++i) to[i] = static_cast<int8_t>(a[i] > 127 ? 127 : a[i] < -128 ? -128 : a[i]);
+  }
+  static void to_fours(Int a, int8_t* to) { to_bytes(a, to); }
+  static Four all_fours(const int8_t* x) {
+    int32_t four;
+    std::memcpy(&four, x, 4);
+    return all(four);
   }
   static Float power_of_two(Int n) { return reinterpret_cast<Float>((n + 127) << 23); }
 

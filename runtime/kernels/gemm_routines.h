@@ -4,8 +4,9 @@
 // Vector has: width and rows (ints), Float and Int (vectors of that width), Mask; zero, all(float), all(int32), load,
 // store, load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone), add,
 // add_int, sub, mul, div, keep(value, mask), max and min (the second if either is not a number), fma(a, b, c) = a * b + c,
-// load_bytes (load4 of weights q + 128, as q + 128 or q), start (of sums with these: the row_offset, or 0), dot4(sum,
-// weights of load_bytes, signed x), dot2 (the same of two signed 16-bit integers each), low_nibbles and high_nibbles (the
+// load_bytes (load4 of weights q + 128, as q + 128 or q, in the form Four), start (of sums with these: the row_offset, or
+// 0), four_size (the bytes of four numbers of a packed row), to_fours and all_fours (write these, and read one of them into
+// each lane), dot4(sum, weights of load_bytes, signed x of all_fours), dot2 (the same of two signed 16-bit integers each), low_nibbles and high_nibbles (the
 // lower and upper halves of all bytes, as bytes), dot_nibbles (dot4 of these, for the 8 steps of a group, in a form of its
 // own that begins with zeros) and sum_nibbles (of that form: the sums), to_float, to_int (half to even), abs_bits, max_int,
 // sum, sum_int, max_of_int, if_less, power_of_two, to_bytes (saturating), widen_float16, widen_bfloat16.
@@ -133,16 +134,27 @@ void float_tile_of(const Tile& tile) {
   }
 }
 
+// The same four bytes in each lane.
+INLINE Int all4(const int8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, 4);
+  return Vector::all(four);
+}
+
 // Four bytes of x and four of a weight that are multiplied and summed at once.
 struct Bytes {
+  static constexpr int size = Vector::four_size;
   static INLINE Int start(int32_t row_offset) { return Vector::start(row_offset); }
-  static INLINE Int load(const uint8_t* from) { return Vector::load_bytes(from); }
-  static INLINE Int dot(Int sum, Int weights, Int x) { return Vector::dot4(sum, weights, x); }
+  static INLINE Vector::Four load(const uint8_t* from) { return Vector::load_bytes(from); }
+  static INLINE Vector::Four all(const int8_t* x) { return Vector::all_fours(x); }
+  static INLINE Int dot(Int sum, Vector::Four weights, Vector::Four x) { return Vector::dot4(sum, weights, x); }
 };
 
 struct Words {
+  static constexpr int size = 4;
   static INLINE Int start(int32_t row_offset) { return Vector::all(row_offset); }
   static INLINE Int load(const uint8_t* from) { return Vector::load4(from); }
+  static INLINE Int all(const int8_t* x) { return all4(x); }
   static INLINE Int dot(Int sum, Int weights, Int x) { return Vector::dot2(sum, weights, x); }
 };
 
@@ -156,16 +168,14 @@ void integer_tile_of(const Tile& tile) {
     const uint8_t* weights = static_cast<const uint8_t*>(tile.panel) + 4 * first;
     const char* ahead = tile.ahead;
     for (int64_t k = 0; k < tile.steps; ++k) {
-      const Int left = Numbers::load(weights), right = Numbers::load(weights + 4 * WIDTH);
+      const auto left = Numbers::load(weights), right = Numbers::load(weights + 4 * WIDTH);
 #pragma GCC unroll 16
       for (int r = 0; r < rows; ++r) {
-        int32_t four;
-        std::memcpy(&four, x + 4 * r, 4);
-        const Int value = Vector::all(four);
+        const auto value = Numbers::all(x + Numbers::size * r);
         sums[r][0] = Numbers::dot(sums[r][0], left, value);
         sums[r][1] = Numbers::dot(sums[r][1], right, value);
       }
-      x += 4 * rows;
+      x += Numbers::size * rows;
       weights += 4 * PANEL;
       if (2 * WIDTH == PANEL || first == 0) fetch<rows>(ahead);
       ahead += tile.ahead_step;
@@ -207,9 +217,7 @@ void int4_tile_of(const Tile& tile) {
         for (int step = 0; step < 2; ++step) {
 #pragma GCC unroll 16
           for (int r = 0; r < rows; ++r) {
-            int32_t four;
-            std::memcpy(&four, x + 4 * r, 4);
-            const Int value = Vector::all(four);
+            const Int value = all4(x + 4 * r);
             sums[r][0] = Vector::dot_nibbles(sums[r][0], steps[step][0], value);
             sums[r][1] = Vector::dot_nibbles(sums[r][1], steps[step][1], value);
           }
@@ -317,29 +325,37 @@ INLINE float largest(const float* row, int64_t depth) {
   return result;
 }
 
-// values / divisor as bytes, four and four, `stride` apart; `groups` is how many fours. Returns them as integers.
-INLINE Int pack_bytes(Float values, Float divisor, int groups, int8_t* packed, int stride) {
+// values / divisor as bytes, four and four, each four of `size` bytes and of a row out of `rows`; `groups` is how many.
+// Returns them as integers.
+template <int size>
+INLINE Int pack_bytes(Float values, Float divisor, int groups, int8_t* packed, int rows) {
   const Int rounded = Vector::to_int(Vector::div(values, divisor));
-  int8_t bytes[WIDTH];
-  Vector::to_bytes(rounded, bytes);
+  int8_t bytes[WIDTH / 4 * size];
+  if constexpr (size == 4) {
+    Vector::to_bytes(rounded, bytes);
+  } else {
+    Vector::to_fours(rounded, bytes);
+  }
 #pragma GCC unroll 4
-  for (int i = 0; i < groups; ++i) std::memcpy(packed + i * stride, bytes + 4 * i, 4);
+  for (int i = 0; i < groups; ++i) std::memcpy(packed + i * rows * size, bytes + i * size, size);
   return rounded;
 }
 
 // pack_bytes for the numbers begin .. end - 1 of a row, a multiple of four of them, with zeros from `depth` on. The sums.
+template <int size>
 INLINE Int pack_range(const float* row, int64_t depth, int64_t begin, int64_t end, Float divisor, int8_t* packed,
                       int rows) {
   const int64_t whole = end < depth ? end : depth;
   Int sum = Vector::all(int32_t{0});
   int64_t k = begin;
   for (; k + WIDTH <= whole; k += WIDTH) {
-    sum = Vector::add_int(sum, pack_bytes(Vector::load(row + k), divisor, WIDTH / 4, packed + k * rows, 4 * rows));
+    int8_t* to = packed + k / 4 * rows * size;
+    sum = Vector::add_int(sum, pack_bytes<size>(Vector::load(row + k), divisor, WIDTH / 4, to, rows));
   }
   for (; k < end; k += WIDTH) {
     const Float values = k < depth ? Vector::load_some(row + k, lanes(depth, k)) : Vector::zero();
     const int groups = static_cast<int>(end - k < WIDTH ? end - k : WIDTH) / 4;
-    sum = Vector::add_int(sum, pack_bytes(values, divisor, groups, packed + k * rows, 4 * rows));
+    sum = Vector::add_int(sum, pack_bytes<size>(values, divisor, groups, packed + k / 4 * rows * size, rows));
   }
   return sum;
 }
@@ -354,7 +370,8 @@ void pack_int8(const float* x, int rows, int64_t depth, int8_t* packed, float* r
   for (int r = 0; r < rows; ++r) {
     const float* row = x + r * depth;
     const Float divisor = byte_divisor(row, depth, row_scale[r]);
-    const Int sum = pack_range(row, depth, 0, (depth + 3) / 4 * 4, divisor, packed + 4 * r, rows);
+    const Int sum =
+        pack_range<Bytes::size>(row, depth, 0, (depth + 3) / 4 * 4, divisor, packed + Bytes::size * r, rows);
     row_offset[r] = static_cast<int32_t>(0u - 128u * static_cast<uint32_t>(Vector::sum_int(sum)));
   }
 }
@@ -364,7 +381,7 @@ void pack_int4(const float* x, int rows, int64_t depth, int8_t* packed, float* r
     const float* row = x + r * depth;
     const Float divisor = byte_divisor(row, depth, row_scale[r]);
     for (int64_t begin = 0; begin < depth; begin += GROUP) {
-      const Int sum = pack_range(row, depth, begin, begin + GROUP, divisor, packed + 4 * r, rows);
+      const Int sum = pack_range<4>(row, depth, begin, begin + GROUP, divisor, packed + 4 * r, rows);
       row_offset[begin / GROUP * rows + r] =
           static_cast<int32_t>(0u - 8u * static_cast<uint32_t>(Vector::sum_int(sum)));
     }
@@ -583,23 +600,9 @@ float dot(const float* a, const float* b, int64_t count) {
 }
 
 constexpr Routines ROUTINES = {
-    Vector::rows,
-    float_tile<Single>,
-    float_tile<Half>,
-    float_tile<Brain>,
-    integer_tile<Bytes>,
-    int4_tile,
-    integer_tile<Words>,
-    pack_float,
-    pack_int8,
-    pack_int4,
-    pack_int16,
-    widen_float16,
-    widen_bfloat16,
-    activate,
-    layer_norm,
-    rms_norm,
-    dot,
+    Vector::rows,  Bytes::size,         float_tile<Single>, float_tile<Half>, float_tile<Brain>, integer_tile<Bytes>,
+    int4_tile,     integer_tile<Words>, pack_float,         pack_int8,        pack_int4,         pack_int16,
+    widen_float16, widen_bfloat16,      activate,           layer_norm,       rms_norm,          dot,
 };
 
 }  // namespace

@@ -18,7 +18,7 @@ PackedRows::PackedRows(const Routines& routines, Precision precision, int64_t ro
   const int64_t together = has_scale(precision) ? 4 : precision == Precision::int16 ? 2 : 1;
   groups_ = precision == Precision::int4 ? ceil_div(depth, GROUP) : 1;
   steps_ = precision == Precision::int4 ? groups_ * GROUP / 4 : ceil_div(depth, together);
-  step_bytes_ = 4;
+  step_bytes_ = precision == Precision::int8 ? routines.four_size : 4;
   values_ = values.at_least<char>(bytes());
   scales_ = scales.at_least<float>(rows);
   offsets_ = offsets.at_least<int32_t>(rows * groups_);
