@@ -173,7 +173,8 @@ def _extend_cached(random: Random) -> Drawn:
         Buffer((slots, capacity, beam, _width(shared, value_depth, stored)), stored),
         ids(position),
         perhaps(random, lambda: ids(random.sample(range(slots), batch))),
-        perhaps(random, lambda: floats(random, shared * repeated, count, seen)),
+        # Of an empty query nothing says for how many positions a bias is.
+        perhaps(random, lambda: floats(random, shared * repeated, count, seen)) if batch else None,
     ]
     return inputs, [np.float32], {**attributes, "window": window}
 
@@ -184,7 +185,7 @@ def _narrow(random: Random) -> Drawn:
 
 
 def _quantize_rows(random: Random) -> Drawn:
-    shape = [random.choice(COUNTS) for _ in range(random.randint(1, 3))]
+    shape = [*(random.choice(COUNTS) for _ in range(random.randint(0, 2))), random.choice(SIZES)]
     return [floats(random, *shape) if random.random() < 0.9 else floats(random, 9_000, 9)], [np.int8], {}
 
 

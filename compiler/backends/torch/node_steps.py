@@ -87,7 +87,11 @@ def _remembering(attend: Callable[..., Any], stored: RowMap | None) -> Callable[
     """The attention with its keys and values as they are stored."""
     if stored is None:
         return attend
-    return lambda query, key, value, *rest: attend(query, stored(key), stored(value), *rest)
+
+    def attend_stored(query: Tensor, key: Tensor, value: Tensor, *rest: Tensor) -> Any:
+        return attend(query, stored(key), stored(value), *rest)
+
+    return attend_stored
 
 
 def in_float32(step: Step) -> Step:
