@@ -69,7 +69,7 @@ def ours(folder: Path, sounds: list[NDArray[np.float32]], beam_size: int) -> lis
 
 
 def theirs(folder: Path, sounds: list[NDArray[np.float32]], beam_size: int) -> list[str]:
-    import ctranslate2
+    import ctranslate2  # pyright: ignore[reportMissingImports]  # of the extra bench
     import tokenizers
 
     model: Any = ctranslate2.models.Whisper(str(folder), intra_threads=1)

@@ -24,7 +24,7 @@ from xformc.runtime.whole import whole_session
 _CPUINFO = Path("/proc/cpuinfo")
 
 SETTINGS: dict[str, dict[str, str]] = {"default": {}}
-"""The settings of CTranslate2: environment variables that it reads when it is loaded. AVX-512 needs a processor with it."""
+"""The settings of CTranslate2: environment variables that it reads when it is loaded."""
 
 if _CPUINFO.exists() and "avx512f" in _CPUINFO.read_text(encoding="utf-8"):
     SETTINGS["AVX512"] = {"CT2_FORCE_CPU_ISA": "AVX512"}
