@@ -35,6 +35,7 @@ STAGES = {
         "stream",
         "draft",
         "refill",
+        "beams",
     ],
     "tagging": LABELS,
     "frames": LABELS,

@@ -86,7 +86,7 @@ def test_page_names_every_kind_of_argument() -> None:
 def test_page_names_every_task_and_its_settings_of_decoding() -> None:
     for name in NAMED:
         settings = ", ".join(f"`{key}`" for key in DECODE[TASKS[name].decoding]) or "none"
-        assert f"| `{name}` | {settings} |" in PAGE
+        assert f"| `{name}` | {settings}" in PAGE
 
 
 def test_page_states_the_bounds() -> None:

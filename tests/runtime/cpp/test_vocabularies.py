@@ -14,6 +14,7 @@ from tiny_engine import copy_model, make_engine, text_input, write_manifest
 
 from tests.conformance.engines import FOLDER
 from tests.conformance.vocabularies import QWEN, byte_pairs, codes
+from tests.laws.settings import TIMES
 from tests.native import unicode_tables
 from tests.runtime.kernel_session import kernel_library
 from xformc.errors import UserError
@@ -317,6 +318,7 @@ def test_a_normalizer_that_moves_words_gives_no_alignments(of_json: Path) -> Non
     (of_json / "alignments.onnx").unlink()
 
 
+@pytest.mark.skipif(not TIMES, reason="takes long; LAWS=1 runs it, and so does writing the tables")
 def test_the_tables_are_those_of_the_package() -> None:
     written = unicode_tables.TABLES.read_text()
     if tokenizers.__version__ not in written.splitlines()[0]:

@@ -316,6 +316,9 @@ def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc
             "--phrases",
             "--alternatives",
             "--prefix-bias",
+            "--part",
+            "--language",
+            "--task",
         }
         assert others - python == {"--device", "--quiet"}, "a stream of the C API has one prefix and chooses nothing"
 
