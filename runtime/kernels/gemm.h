@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 namespace xformc {
 
@@ -13,6 +14,13 @@ constexpr int GROUP = 32;  // neighbours of a row that share a scale in int4
 // most sqrt(depth) / 2, so that for depths up to MOST_DEPTH the product of two norms is less than 2^31.
 constexpr float INT16_MOST = 32767, INT16_NORM = 46000;
 constexpr int64_t MOST_DEPTH = 65536;
+
+// Four bytes as they lie in memory. Always inline: each user is compiled for another machine.
+__attribute__((always_inline)) inline int32_t load_four(const int8_t* x) {
+  int32_t four;
+  std::memcpy(&four, x, sizeof four);
+  return four;
+}
 
 enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 

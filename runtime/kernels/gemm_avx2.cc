@@ -3,7 +3,8 @@
 #include <immintrin.h>
 
 #include <cstdint>
-#include <cstring>
+
+#include "gemm.h"
 
 namespace xformc {
 namespace {
@@ -96,12 +97,7 @@ struct Vector {
     const __m128i words = _mm_cvtepi8_epi16(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm_shuffle_epi8(words, order));
   }
-  static Four all_fours(const int8_t* x) {
-    int32_t even, odd;
-    std::memcpy(&even, x, 4);
-    std::memcpy(&odd, x + 4, 4);
-    return {all(even), all(odd)};
-  }
+  static Four all_fours(const int8_t* x) { return {all(load_four(x)), all(load_four(x + 4))}; }
   static Float power_of_two(Int n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, all(int32_t{127})), 23));
   }

@@ -3,7 +3,8 @@
 #include <immintrin.h>
 
 #include <cstdint>
-#include <cstring>
+
+#include "gemm.h"
 
 namespace xformc {
 namespace {
@@ -73,11 +74,7 @@ struct Vector {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm512_cvtsepi32_epi8(a));
   }
   static void to_fours(Int a, int8_t* to) { to_bytes(a, to); }
-  static Four all_fours(const int8_t* x) {
-    int32_t four;
-    std::memcpy(&four, x, 4);
-    return all(four);
-  }
+  static Four all_fours(const int8_t* x) { return all(load_four(x)); }
   static Float power_of_two(Int n) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, all(int32_t{127})), 23));
   }

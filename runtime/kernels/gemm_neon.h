@@ -1,4 +1,5 @@
 // The routines of gemm.h for NEON, with the dot product of bytes (ARMv8.2) in the file that is compiled for it.
+#include "gemm.h"
 #include "neon.h"
 
 namespace xformc {
@@ -84,11 +85,7 @@ struct Vector : Floats {
   static Int to_int(Float a) { return {vcvtnq_s32_f32(a.low), vcvtnq_s32_f32(a.high)}; }
   static void to_bytes(Int a, int8_t* to) { vst1_s8(to, vqmovn_s16(vqmovn_high_s32(vqmovn_s32(a.low), a.high))); }
   static void to_fours(Int a, int8_t* to) { to_bytes(a, to); }
-  static Four all_fours(const int8_t* x) {
-    int32_t four;
-    std::memcpy(&four, x, 4);
-    return all(four);
-  }
+  static Four all_fours(const int8_t* x) { return all(load_four(x)); }
   static Float power_of_two(Int n) { return {power_of_two(n.low), power_of_two(n.high)}; }
   static float32x4_t power_of_two(int32x4_t n) {
     return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(n, vdupq_n_s32(127)), 23));

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "gemm.h"
+
 namespace xformc {
 namespace {
 
@@ -96,11 +98,7 @@ struct Vector {
     for (int i = 0; i < width; ++i) to[i] = static_cast<int8_t>(a[i] > 127 ? 127 : a[i] < -128 ? -128 : a[i]);
   }
   static void to_fours(Int a, int8_t* to) { to_bytes(a, to); }
-  static Four all_fours(const int8_t* x) {
-    int32_t four;
-    std::memcpy(&four, x, 4);
-    return all(four);
-  }
+  static Four all_fours(const int8_t* x) { return all(load_four(x)); }
   static Float power_of_two(Int n) { return reinterpret_cast<Float>((n + 127) << 23); }
 
   static Int load16(const uint16_t* from) { return Int{from[0], from[1], from[2], from[3]}; }

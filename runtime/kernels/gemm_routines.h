@@ -134,13 +134,6 @@ void float_tile_of(const Tile& tile) {
   }
 }
 
-// The same four bytes in each lane.
-INLINE Int all4(const int8_t* x) {
-  int32_t four;
-  std::memcpy(&four, x, 4);
-  return Vector::all(four);
-}
-
 // Four bytes of x and four of a weight that are multiplied and summed at once.
 struct Bytes {
   static constexpr int size = Vector::four_size;
@@ -154,7 +147,7 @@ struct Words {
   static constexpr int size = 4;
   static INLINE Int start(int32_t row_offset) { return Vector::all(row_offset); }
   static INLINE Int load(const uint8_t* from) { return Vector::load4(from); }
-  static INLINE Int all(const int8_t* x) { return all4(x); }
+  static INLINE Int all(const int8_t* x) { return Vector::all(load_four(x)); }
   static INLINE Int dot(Int sum, Int weights, Int x) { return Vector::dot2(sum, weights, x); }
 };
 
@@ -217,7 +210,7 @@ void int4_tile_of(const Tile& tile) {
         for (int step = 0; step < 2; ++step) {
 #pragma GCC unroll 16
           for (int r = 0; r < rows; ++r) {
-            const Int value = all4(x + 4 * r);
+            const Int value = Vector::all(load_four(x + 4 * r));
             sums[r][0] = Vector::dot_nibbles(sums[r][0], steps[step][0], value);
             sums[r][1] = Vector::dot_nibbles(sums[r][1], steps[step][1], value);
           }
