@@ -1,7 +1,6 @@
 """Reads the Transformers for translation of CTranslate2: a model.bin with its options and its vocabularies."""
 
 import math
-import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,11 +16,11 @@ from xformc.imports.checkpoint import Array, Stored
 from xformc.imports.family import FAMILIES, load_family
 from xformc.imports.json_file import read_json
 from xformc.imports.origin import Origin, Reader
-from xformc.imports.origins.ctranslate2_files import VERSION, Binary, read_binary
+from xformc.imports.origins.ctranslate2_files import CONFIG, MODEL, Binary, class_of, read_binary, read_options
 from xformc.imports.origins.subwords import tokenizer_beside
 
 TABLE = FAMILIES.parent / "origins" / "ctranslate2.yaml"
-MODEL, CONFIG, TRANSFORMER = "model.bin", "config.json", "TransformerSpec"
+TRANSFORMER = "TransformerSpec"
 SIDES = ("source", "target")
 EMBEDDINGS = {"source": "encoder/embeddings_0/weight", "target": "decoder/embeddings/weight"}
 PROJECTION, BIAS = "decoder/projection/weight", "decoder/projection/bias"
@@ -55,7 +54,7 @@ class _Tokens:
 def _read(path: Path, table: Path | None) -> Origin:
     folder = path if path.is_dir() else path.parent
     place = str(folder / MODEL)
-    binary, config = read_binary(folder / MODEL), _config(folder)
+    binary, config = read_binary(folder / MODEL), read_options(folder)
     if binary.name != TRANSFORMER:
         found = f"is a {binary.name[:60]}; imported are Transformers for translation ({TRANSFORMER})"
         raise UserError(found, place=place)
@@ -76,22 +75,7 @@ def _read(path: Path, table: Path | None) -> Origin:
 
 def _reads(path: Path) -> bool:
     """Whether there is a model.bin that begins as CTranslate2's do: a version, and the name of a class."""
-    file = path / MODEL if path.is_dir() else path
-    if file.name != MODEL or not file.is_file():
-        return False
-    with file.open("rb") as opened:
-        start = opened.read(256)
-    if len(start) < 6:
-        return False
-    version, length = struct.unpack_from("<IH", start)
-    return 1 <= version <= VERSION and start[6 : 6 + length].endswith(b"Spec\0")
-
-
-def _config(folder: Path) -> Mapping[str, object]:
-    content: object = read_json(folder / CONFIG, TOKENIZER_BYTES, "options of CTranslate2", lambda found: found)
-    if not isinstance(content, dict):
-        raise UserError("must be a mapping", place=str(folder / CONFIG))
-    return cast(Mapping[str, object], content)
+    return class_of(path).endswith(b"Spec\0")
 
 
 def _options(numbers: Mapping[str, int | float], tensors: Mapping[str, Stored], place: str) -> dict[str, Scalar]:

@@ -1,4 +1,5 @@
-"""Reads the binary file of a model of CTranslate2: variables, in their number formats, and names for the same ones."""
+"""Reads the files of a model of CTranslate2: its binary file has variables, in their number formats, and names for the
+same ones; its config.json has options."""
 
 import struct
 from collections.abc import Callable, Mapping
@@ -6,13 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from xformc.errors import UserError
+from xformc.format.manifest import TOKENIZER_BYTES
 from xformc.imports.checkpoint import Array, Stored
+from xformc.imports.json_file import read_json
 
+MODEL, CONFIG = "model.bin", "config.json"
 VERSION, MOST_VARIABLES, MOST_AXES = 6, 100_000, 8
 KINDS = ("F32", "I8", "I16", "I32", "F16", "BF16")
 """The formats of numbers, by CTranslate2's number of each."""
@@ -46,6 +50,27 @@ class Binary:
         if scale is None or one.kind not in ("I8", "I16"):
             return one
         return Stored(name, one.shape, "F32", partial(_divided, one, scale))
+
+
+def class_of(path: Path) -> bytes:
+    """The name of the class that a model.bin, or the one in a folder, begins with; empty for any other file."""
+    file = path / MODEL if path.is_dir() else path
+    if file.name != MODEL or not file.is_file():
+        return b""
+    with file.open("rb") as opened:
+        start = opened.read(256)
+    if len(start) < 6:
+        return b""
+    version, length = struct.unpack_from("<IH", start)
+    return start[6 : 6 + length] if 1 <= version <= VERSION else b""
+
+
+def read_options(folder: Path) -> Mapping[str, object]:
+    """The options beside a model. Raises: UserError for a file that is damaged."""
+    content: object = read_json(folder / CONFIG, TOKENIZER_BYTES, "options of CTranslate2", lambda found: found)
+    if not isinstance(content, dict):
+        raise UserError("must be a mapping", place=str(folder / CONFIG))
+    return cast(Mapping[str, object], content)
 
 
 def read_binary(path: Path) -> Binary:

@@ -1,7 +1,6 @@
 """Reads Whisper as CTranslate2 stores it, as the folder of Hugging Face that it was made from."""
 
 import re
-import struct
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,10 @@ from xformc.imports.checkpoint import Array, Stored
 from xformc.imports.family import find_family, load_family
 from xformc.imports.json_file import read_json
 from xformc.imports.origin import Origin, Reader
-from xformc.imports.origins.ctranslate2_files import VERSION, read_binary
+from xformc.imports.origins.ctranslate2_files import CONFIG, MODEL, class_of, read_binary, read_options
 from xformc.imports.tokenizers import find_tokenizer
 
-MODEL, CONFIG, FAMILY, CLASS = "model.bin", "config.json", "whisper", b"WhisperSpec\0"
+FAMILY, CLASS = "whisper", b"WhisperSpec\0"
 VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
 START, END, SILENT = "<|startoftranscript|>", "<|endoftext|>", "<|notimestamps|>"
 TASKS = ("transcribe", "translate")
@@ -74,21 +73,13 @@ _LAYER = re.compile(r"layer_(\d+)/(.+)")
 
 def _reads(path: Path) -> bool:
     """Whether there is a model.bin whose class is Whisper's."""
-    file = path / MODEL if path.is_dir() else path
-    if file.name != MODEL or not file.is_file():
-        return False
-    with file.open("rb") as opened:
-        start = opened.read(64)
-    if len(start) < 6:
-        return False
-    version, length = struct.unpack_from("<IH", start)
-    return 1 <= version <= VERSION and start[6 : 6 + length] == CLASS
+    return class_of(path) == CLASS
 
 
 def _read(path: Path, table: Path | None) -> Origin:
     folder = path if path.is_dir() else path.parent
     place = str(folder / MODEL)
-    binary, config = read_binary(folder / MODEL), _config(folder)
+    binary, config = read_binary(folder / MODEL), read_options(folder)
     numbers, tensors = binary.numbers(), _tensors(binary.tensors(), place)
     values: dict[str, Scalar] = {"model_type": FAMILY, **_sizes(tensors, place)}
     values |= _tokens(folder, tensors, _ids(config, "lang_ids", folder), place)
@@ -99,13 +90,6 @@ def _read(path: Path, table: Path | None) -> Origin:
     _check_options(numbers, place)
     family = find_family(FAMILY) if table is None else load_family(table)
     return Origin(place, values, family, lambda _: tensors, find_tokenizer(folder))
-
-
-def _config(folder: Path) -> Mapping[str, object]:
-    content: object = read_json(folder / CONFIG, TOKENIZER_BYTES, "options of CTranslate2", lambda found: found)
-    if not isinstance(content, dict):
-        raise UserError("must be a mapping", place=str(folder / CONFIG))
-    return cast(Mapping[str, object], content)
 
 
 def _ids(config: Mapping[str, object], name: str, folder: Path) -> list[int]:
