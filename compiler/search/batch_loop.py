@@ -26,7 +26,7 @@ from xformc.compiler.search.carried import (
     Tokens,
 )
 from xformc.compiler.search.decoder_step import emit_positions, emit_prepare, moving
-from xformc.compiler.search.edits import EditInputs, Edits, emit_edits
+from xformc.compiler.search.edits import EditInputs, Edits, emit_edits, suppressed_at_first
 from xformc.compiler.search.groups import Groups, emit_groups
 from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_fields, emit_loop, fields_of, mapped
 from xformc.compiler.search.phrases import Phrases, emit_used
@@ -315,6 +315,17 @@ _APART = ("length_penalty", "edited", "phrases", "prefix_bias", "automaton_start
 def is_first(onnx: OnnxEmitter, prefix: str, position: str, special: SpecialTokens) -> str:
     """In which texts the token at a position, one or that of each, is the first after the prefix, [batch]."""
     return onnx.op("Equal", emit_lengths(onnx, prefix, special), position)
+
+
+def names_of_edits(
+    onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, position: str, special: SpecialTokens
+) -> tuple[str, ...]:
+    """The inputs of kernels that edit scores, with the tokens that never come right after a prefix; see `is_first`."""
+    suppressed, *others = inputs.edits.names
+    if inputs.suppress_first:
+        here = is_first(onnx, prefix, position, special)
+        suppressed = suppressed_at_first(onnx, suppressed, inputs.suppress_first, here)
+    return suppressed, *others
 
 
 def emit_coverage(onnx: OnnxEmitter, begun: Begun, live: Live, states: Names) -> str | None:

@@ -206,15 +206,20 @@ def unscored(
     scores, *rest = offered
     is_forced = onnx.op("Not", onnx.op("Equal", forced, absent))
     given = onnx.op("Unsqueeze", onnx.op("And", is_forced, onnx.op("Less", position, count)), [1])
-    return onnx.op("Where", onnx.op("And", given, onnx.op("Greater", scores, NEVER)), 0.0, scores), *rest
+    return _zeroed(onnx, scores, given), *rest
+
+
+def _zeroed(onnx: OnnxEmitter, scores: str, given: str) -> str:
+    """The scores of candidates, 0 where they are `given` and there is one."""
+    return onnx.op("Where", onnx.op("And", given, onnx.op("Greater", scores, NEVER)), 0.0, scores)
 
 
 def read_on(onnx: OnnxEmitter, found: Candidates, given: str) -> Candidates:
     """The candidates of a step; where its token is one of the prompt (`given`, bool [batch]), it ends no text and has
     the log probability 0."""
     here = onnx.op("Unsqueeze", given, [1])
-    free = onnx.op("Where", onnx.op("And", here, onnx.op("Greater", found.scores, NEVER)), 0.0, found.scores)
-    return replace(found, scores=free, ended=onnx.op("And", found.ended, onnx.op("Not", here)))
+    ended = onnx.op("And", found.ended, onnx.op("Not", here))
+    return replace(found, scores=_zeroed(onnx, found.scores, here), ended=ended)
 
 
 def select(

@@ -20,13 +20,12 @@ from xformc.compiler.search.batch_loop import (
     decode_batch,
     emit_coverage,
     heads_of,
-    is_first,
+    names_of_edits,
     newest,
     widened,
 )
 from xformc.compiler.search.candidates import BeamOptions, Pool, forced_token, reorder, rows_of, unscored
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
-from xformc.compiler.search.edits import suppressed_at_first
 from xformc.compiler.search.loops import Names
 from xformc.compiler.search.prompted import beam_caches, begin_search
 
@@ -53,10 +52,8 @@ def emit_kernel_search(
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
         result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        edits, limit = inputs.edits.names, live.limit if inputs.automaton else ""
-        if inputs.suppress_first:
-            here = is_first(scope, begun.prefix, now.position, decoder.written)
-            edits = (suppressed_at_first(scope, edits[0], inputs.suppress_first, here), *edits[1:])
+        edits = names_of_edits(scope, inputs, begun.prefix, now.position, decoder.written)
+        limit = live.limit if inputs.automaton else ""
         rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, limit, *apart)
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
         if inputs.default:

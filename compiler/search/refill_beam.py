@@ -21,12 +21,11 @@ from xformc.compiler.search.batch_loop import (
     begin,
     emit_prefix,
     first_beam,
-    is_first,
+    names_of_edits,
 )
 from xformc.compiler.search.candidates import BeamOptions, Rules, forced_tokens, unscored
 from xformc.compiler.search.carried import Flags, Integers
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
-from xformc.compiler.search.edits import suppressed_at_first
 from xformc.compiler.search.kernel_beam import emit_advance, emit_candidates, emit_moved
 from xformc.compiler.search.loops import (
     Collected,
@@ -129,10 +128,7 @@ def emit_refilled_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInpu
         furthest = scope.op("ReduceMax", now.at, keepdims=0)
         given = {**known, **now.state, FURTHEST.name: furthest}
         result, states = emit_step(scope, decoder, _newest(scope, now), now.at, given)
-        edits = inputs.edits.names
-        if inputs.suppress_first:
-            here = is_first(scope, prefix, now.at, decoder.written)
-            edits = (suppressed_at_first(scope, edits[0], inputs.suppress_first, here), *edits[1:])
+        edits = names_of_edits(scope, inputs, prefix, now.at, decoder.written)
         rest = (prefix, now.at, now.beam.tokens, *edits, sentence, "", inputs.prefix_bias)
         offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
         if inputs.default:
