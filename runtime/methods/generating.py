@@ -94,8 +94,7 @@ class Generating(Loaded):
         items, shared, first = _seeded(prompts, options, seed, each)
         steered = (draft, draft_tokens, regex, json_schema, allowed, stop)
         if searches(options, seed):
-            refuse_beside_search(dict(zip(_STEERED, steered, strict=True), slots=slots))
-            job = self._searched(batching, truncate, shared, token_scores=token_scores)
+            job = self._searched(batching, truncate, shared, (*steered, slots), token_scores=token_scores)
             return job.all(self.session, "generate", items, batching)
         steering, drawn = self._steering(*steered), sampling_alone(shared)
         job = self._generation(batching, first, truncate, drawn, token_scores=token_scores, steering=steering)
@@ -133,8 +132,7 @@ class Generating(Loaded):
         items, shared, first = _seeded(prompts, options, seed, each)
         steered = (draft, draft_tokens, regex, json_schema, allowed, stop)
         if searches(options, seed):
-            refuse_beside_search(dict(zip(_STEERED, steered, strict=True), slots=slots))
-            job = self._searched(batching, truncate, shared, token_scores=token_scores)
+            job = self._searched(batching, truncate, shared, (*steered, slots), token_scores=token_scores)
             return job.stream(self.session, items, batching)
         steering, drawn = self._steering(*steered), sampling_alone(shared)
         job = self._generation(batching, first, truncate, drawn, token_scores=token_scores, steering=steering)
@@ -224,9 +222,16 @@ class Generating(Loaded):
         )
 
     def _searched(
-        self, batching: Batching, truncate: bool, options: GenerationArguments, *, token_scores: bool
+        self,
+        batching: Batching,
+        truncate: bool,
+        options: GenerationArguments,
+        beside: tuple[object, ...],
+        *,
+        token_scores: bool,
     ) -> Job[Any, Prompt, Continuation]:
-        """Search for continuations. A batch has room for a full beam of each."""
+        """Search for continuations. A batch has room for a full beam of each. `beside` are those of _SAMPLED."""
+        refuse_beside_search(dict(zip(_SAMPLED, beside, strict=True)))
         self._check_method("generate", "generate")
         tokenizer, name = self._tokenizer(self.manifest.inputs), self.manifest.written
         limit = prompt_limit(self.manifest.inputs[name].longest, batching.max_batch_tokens)
@@ -305,8 +310,8 @@ class Generating(Loaded):
         return run()
 
 
-_STEERED = ("draft", "draft_tokens", "regex", "json_schema", "allowed", "stop")
-"""The arguments of a call that steer sampling."""
+_SAMPLED = ("draft", "draft_tokens", "regex", "json_schema", "allowed", "stop", "slots")
+"""The arguments of a call that only sampling has, besides its options."""
 
 
 def _seeded(
