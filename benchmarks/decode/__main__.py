@@ -29,7 +29,7 @@ from benchmarks.decode import engines
 from benchmarks.decode.cases import BATCHES, LENGTHS, Case, Row, chosen_rows
 from benchmarks.decode.child import Child
 from benchmarks.decode.plots import draw
-from benchmarks.decode.speed import SETTINGS, Contest, Pace, Timing, sentences
+from benchmarks.decode.speed import SETTINGS, Contest, Pace, Timing, cpuinfo, sentences
 
 FOOTPRINT_BATCH, FOOTPRINT_LENGTH = 8, 30
 
@@ -154,18 +154,13 @@ def footprint(row: Row, folder: Path, arguments: argparse.Namespace) -> dict[str
 
 def machine(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the machine, settings and package versions of the figures."""
-    names = [text.split(":")[1].strip() for text in _cpuinfo() if text.startswith("model name")]
+    names = [text.split(":")[1].strip() for text in cpuinfo() if text.startswith("model name")]
     return {
         "processor": names[0] if names else platform.processor(),
         "threads": arguments.threads,
         "target": arguments.target,
         **{name: importlib.metadata.version(name) for name in ("onnxruntime", "ctranslate2")},
     }
-
-
-def _cpuinfo() -> list[str]:
-    path = Path("/proc/cpuinfo")
-    return path.read_text().splitlines() if path.exists() else []
 
 
 if __name__ == "__main__":

@@ -21,12 +21,17 @@ from xformc.format.tokens import END
 from xformc.runtime.search import search
 from xformc.runtime.whole import whole_session
 
-_CPUINFO = Path("/proc/cpuinfo")
+
+def cpuinfo() -> list[str]:
+    """The lines that Linux says of the processors; none on other systems."""
+    path = Path("/proc/cpuinfo")
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
 
 SETTINGS: dict[str, dict[str, str]] = {"default": {}}
 """The settings of CTranslate2: environment variables that it reads when it is loaded."""
 
-if _CPUINFO.exists() and "avx512f" in _CPUINFO.read_text(encoding="utf-8"):
+if any("avx512f" in line for line in cpuinfo()):
     SETTINGS["AVX512"] = {"CT2_FORCE_CPU_ISA": "AVX512"}
 
 SUB_BATCH = 32

@@ -5,12 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests import tiny_engine
 from tests.command_line import CommandLine
-from tests.runtime.kernel_session import kernel_library
-from tests.runtime.test_translation_server import SPEC
-from xformc.compiler.build import build_engine
-from xformc.compiler.spec import load_spec
+from tests.runtime.test_translation_server import build_with
 from xformc.runtime import Engine, load
 from xformc.runtime.libxformc import CppEngine
 
@@ -21,12 +17,8 @@ EXACT: dict[str, Any] = {"length_penalty": 0.0, "n_best": 2}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A native engine with random weights, whose texts begin with the tokens 7 and 9; skips without kernels."""
-    kernel_library()
     path = tmp_path_factory.mktemp("prefix")
-    size = tiny_engine.train_tokenizer(path / "tokenizer.model")
-    (path / "spec.yaml").write_text(SPEC.replace("PIECES", str(size)).replace("decode: {", "decode: {prefix: [7, 9], "))
-    tokenizers: dict[str, Path] = dict.fromkeys(("source", "target"), path / "tokenizer.model")
-    certificate = build_engine(load_spec(path / "spec.yaml"), None, tokenizers, "native", path / "engine")
+    certificate = build_with(lambda _: "prefix: [7, 9]", path)
     assert {"beam", "refill", "samples"} <= {stage.name for stage in certificate.stages}
     return path / "engine"
 

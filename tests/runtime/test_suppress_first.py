@@ -6,10 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests import tiny_engine
 from tests.command_line import CommandLine, mistake
-from tests.runtime.kernel_session import kernel_library
-from tests.runtime.test_translation_server import SPEC
+from tests.runtime.test_translation_server import build_with
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
@@ -26,13 +24,8 @@ EXACT: dict[str, Any] = {"length_penalty": 0.0, "n_best": 2}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A native engine with random weights, which the certificate compares with the reference search, as its samples;
     skips without kernels."""
-    kernel_library()
     path = tmp_path_factory.mktemp("first")
-    size = tiny_engine.train_tokenizer(path / "tokenizer.model")
-    half = f"decode: {{suppress_first: {[*range(4, size, 2)]}, "
-    (path / "spec.yaml").write_text(SPEC.replace("PIECES", str(size)).replace("decode: {", half))
-    tokenizers: dict[str, Path] = dict.fromkeys(("source", "target"), path / "tokenizer.model")
-    assert build_engine(load_spec(path / "spec.yaml"), None, tokenizers, "native", path / "engine").passed
+    assert build_with(lambda size: f"suppress_first: {[*range(4, size, 2)]}", path).passed
     return path / "engine"
 
 

@@ -1,6 +1,7 @@
 """Batches of translations that refill: sentences join and leave, and each is what it is alone."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import CancelledError
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ from tests.runtime.kernel_session import kernel_library
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
+from xformc.format.certificate import Certificate
 from xformc.runtime import Engine, TranslationReply, load
 
 SPEC = """\
@@ -34,6 +36,17 @@ OWN: list[dict[str, Any]] = [
     {"length_penalty": 1.0, "max_length_offset": 2},
     {"min_length": 5, "presence_penalty": 0.5},
 ]
+
+
+def build_with(setting: Callable[[int], str], path: Path) -> Certificate:
+    """Build a native engine of SPEC with random weights and one more setting of `decode`, which may depend on the size
+    of the vocabulary, into `path`/engine; skips without kernels."""
+    kernel_library()
+    size = tiny_engine.train_tokenizer(path / "tokenizer.model")
+    spec = SPEC.replace("PIECES", str(size)).replace("decode: {", f"decode: {{{setting(size)}, ")
+    (path / "spec.yaml").write_text(spec)
+    tokenizers: dict[str, Path] = dict.fromkeys(("source", "target"), path / "tokenizer.model")
+    return build_engine(load_spec(path / "spec.yaml"), None, tokenizers, "native", path / "engine")
 
 
 @pytest.fixture(scope="module")
