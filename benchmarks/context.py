@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.decode.child import Child
 from benchmarks.decode.engines import bytes_on_disk, fresh_weights, write_engine
-from benchmarks.generation import GPT
+from benchmarks.generation.models import GPT
 from xformc.compiler.pipeline import compile_engine, run_passes
 from xformc.compiler.spec import Spec, load_spec
 from xformc.format.precision import Caches, Precision

@@ -1,0 +1,1 @@
+"""Language models beside other systems: see `__main__`."""
