@@ -113,7 +113,7 @@ def read_config(folder: Path) -> dict[str, Scalar]:
     if not path.is_file():
         hint = "give a folder with config.json and model.safetensors, as Hugging Face's save_pretrained writes it"
         raise UserError(f"has no {CONFIG}" if folder.is_dir() else "no such folder", place=str(folder), hint=hint)
-    flat = read_json(path, MAX_BYTES, "a config", _flat)
+    flat = read_json(path, MAX_BYTES, "a config", flat_values)
     if not isinstance(flat.get("model_type"), str):
         raise UserError("names no model_type", place=str(path))
     named = sum(key.startswith(LABELS_BY_ID) for key in flat)
@@ -138,7 +138,7 @@ def _with_generation(path: Path, values: dict[str, Scalar]) -> dict[str, Scalar]
     """The values with those of a generation_config.json, which say how the origin writes."""
     if not path.is_file():
         return values
-    flat = read_json(path, MAX_BYTES, "a config", _flat)
+    flat = read_json(path, MAX_BYTES, "a config", flat_values)
     said = {key: value for key, value in flat.items() if key.partition(".")[0] in WRITTEN_WITH and value is not None}
     over = {key.partition(".")[0] for key in said}
     return {key: value for key, value in values.items() if key.partition(".")[0] not in over} | said
@@ -244,14 +244,14 @@ def _is_ignored(key: str, ignored: tuple[str, ...]) -> bool:
     return top in IGNORED or key in ignored or top in ignored
 
 
-def _flat(content: object, prefix: str = "") -> dict[str, Scalar]:
-    """Nested mappings and lists as one mapping; an empty one is no value."""
+def flat_values(content: object, prefix: str = "") -> dict[str, Scalar]:
+    """Nested mappings and lists as one mapping, keys joined by dots; an empty one is no value."""
     if isinstance(content, list):
-        return _flat({str(index): one for index, one in enumerate(cast(list[object], content))}, prefix)
+        return flat_values({str(index): one for index, one in enumerate(cast(list[object], content))}, prefix)
     if isinstance(content, dict):
         return {
             name: value
             for key, inner in cast(Mapping[str, object], content).items()
-            for name, value in _flat(inner, f"{prefix}.{key}" if prefix else key).items()
+            for name, value in flat_values(inner, f"{prefix}.{key}" if prefix else key).items()
         }
     return {prefix: cast(Scalar, content)}

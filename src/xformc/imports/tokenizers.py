@@ -142,7 +142,7 @@ def renumbered(path: Path, ids: Mapping[str, int], tags: Collection[str] = ()) -
             piece.CopyFrom(known[name])
     trained = model.trainer_spec
     trained.unk_piece, trained.eos_piece, trained.pad_piece = "<unk>", "</s>", "<pad>"
-    trained.unk_id, trained.eos_id, trained.pad_id, trained.bos_id = ids["<unk>"], ids["</s>"], ids["<pad>"], -1
+    trained.unk_id, trained.eos_id, trained.pad_id, trained.bos_id = ids["<unk>"], ids["</s>"], ids.get("<pad>", -1), -1
     trained.vocab_size = len(model.pieces)
     return cast(bytes, model.SerializeToString()), lost
 

@@ -1,10 +1,11 @@
 """Where imported models come from: each file reads the folders or files of one library."""
 
-from xformc.imports.origins import ctranslate2, ctranslate2_whisper, fairseq, hugging_face, marian, opennmt
+from xformc.imports.origins import ctranslate2, ctranslate2_whisper, eole, fairseq, hugging_face, marian, opennmt
 
 READERS = (
     ctranslate2_whisper.READER,
     ctranslate2.READER,
+    eole.READER,
     hugging_face.READER,
     opennmt.READER,
     fairseq.READER,
