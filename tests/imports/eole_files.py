@@ -9,7 +9,7 @@ import argparse
 import importlib
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,7 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
     "buckets": {**LANGUAGE_MODEL, **_positions("Relative", n_positions=5), "relative_positions_buckets": 4},
 }  # fmt: skip
 GIVEN = [[5, 9, 7, 11, 4], [6, 8, 10, 1, 1]], [[2, 5, 6, 9], [2, 8, 11, 4]]
+MOST = 20
 TEXTS = ["a", "b f d", "h c c g", "e a b f d d"]
 
 
@@ -81,7 +82,7 @@ def vocabulary(name: str) -> dict[str, Any]:
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """What Eole has saved and computed: `config`, `shapes`, `logits` and `texts`."""
+    """What Eole has saved and computed: `config`, `shapes`, `logits`, and `beam1` and `beam5`, the tokens for TEXTS."""
     return json.loads(RECORDED.read_text())[name]
 
 
@@ -110,8 +111,29 @@ def write_eole(folder: Path, name: str, *, shards: int = 1, **changed: Any) -> P
     return folder
 
 
+def eole_search(step: Callable[[list[list[int]]], torch.Tensor], beam: int, limit: int) -> list[int]:
+    """The tokens that Eole's beam search finds, written anew from its rules. `step` gives the logits after each of the
+    texts of a beam.
+
+    The score of n tokens is their log probability / (n + 1). A hypothesis that ends keeps its place in the beam, with a
+    score that nothing continues. The search ends as soon as the best one of the beam has ended.
+    """
+    texts, ended = [list[int]() for _ in range(beam)], list[tuple[float, list[int]]]()
+    sums = torch.tensor([0.0] + [-torch.inf] * (beam - 1))
+    for count in range(1, limit + 1):
+        scores = (step(texts).log_softmax(-1) + sums[:, None]) / (count + 1)
+        best, places = scores.flatten().topk(beam)
+        texts = [[*texts[place // scores.shape[1]], place % scores.shape[1]] for place in places.tolist()]
+        over = [text[-1] == SPECIAL.index("</s>") or count == limit for text in texts]
+        ended += [(score, text) for score, text, is_over in zip(best.tolist(), texts, over, strict=True) if is_over]
+        if over[0]:
+            break
+        sums = (best * (count + 1)).masked_fill(torch.tensor(over), -65504.0)
+    return max(ended, key=lambda one: one[0])[1]
+
+
 def main() -> None:
-    """Record the configs, the logits and the greedy texts of Eole, or write models and texts."""
+    """Record the configs, the logits and the texts of Eole, or write models and texts."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="write models and the texts of random sources into this folder")
     parser.add_argument("--texts", type=int, default=40, help="the number of sources of each model")
@@ -128,7 +150,7 @@ def main() -> None:
             config = json.loads((folder / "config.json").read_text())
             kept = {"model": config["model"], "training": {"dropout": [0.1]}}
             found[name] = {"config": kept, "shapes": shapes, "logits": _logits(folder, name)}
-            found[name]["texts"] = _texts(folder, TEXTS, beam_size=1)
+            found[name] |= {f"beam{beam}": _texts(folder, TEXTS, beam_size=beam) for beam in (1, 5)}
     RECORDED.write_text(json.dumps(found) + "\n")
 
 
@@ -174,19 +196,23 @@ def _logits(folder: Path, name: str) -> list[Any]:
     return [[[round(one, 5) for one in row] for row in rows] for rows in logits.tolist()]
 
 
-def _texts(folder: Path, texts: Sequence[str], **options: Any) -> list[str]:
-    found = _engine(folder, max_length=20, **options).infer_list(list(texts))
-    return [row[0] for row in found[2]]
+def _texts(folder: Path, texts: Sequence[str], **options: Any) -> list[list[int]]:
+    """The tokens that Eole's predictor writes for each text alone, with the end token; at most MOST."""
+    engine, found = _engine(folder, max_length=MOST, **options), list[list[int]]()
+    for text in texts:
+        [(batch, _)] = engine._build_inference_iterator(src=[text])
+        found.append(engine.predictor.predict_batch(batch, False)["predictions"][0][0].tolist())
+    return found
 
 
 def _write_texts(folder: Path, name: str, count: int) -> None:
     """Write a model, and Eole's texts for random sources with beams of 1 and 5."""
     _save(folder, name)
     random = np.random.default_rng(11)
-    texts = [" ".join(random.choice(SOURCE[4:], size=random.integers(1, 9))) for _ in range(count)]
+    texts = [" ".join(random.choice(SOURCE[4:], size=random.integers(1, 8))) for _ in range(count)]
     for beam in (1, 5):
         rows = zip(texts, _texts(folder, texts, beam_size=beam), strict=True)
-        lines = [json.dumps({"source": source, "text": text}) for source, text in rows]
+        lines = [json.dumps({"text": source, "ids": ids}) for source, ids in rows]
         (folder / f"beam{beam}.jsonl").write_text("\n".join(lines) + "\n")
 
 

@@ -42,13 +42,19 @@ def refused(xformc: CommandLine, path: Path) -> str:
     return found
 
 
-def logits(run: Path, spec: Spec, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-    module: Any = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
+def module(run: Path, spec: Spec) -> Any:
+    """The PyTorch module of a run."""
+    found: Any = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
     stored = load_file(run / "weights.safetensors")
     with torch.no_grad():
-        for path, parameter in parameters_by_path(module).items():
+        for path, parameter in parameters_by_path(found).items():
             parameter.copy_(stored[path])
-        return module(source, target)
+    return found
+
+
+def logits(run: Path, spec: Spec, *inputs: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return module(run, spec)(*inputs)
 
 
 def test_an_import_computes_the_logits_of_the_same_weights_in_transformers(

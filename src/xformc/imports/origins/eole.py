@@ -23,10 +23,10 @@ TRANSLATION, SIDES = "translation", ("encoder", "decoder")
 
 SHARED = frozenset(
     """hidden_size layers max_position_embeddings sliding_window heads transformer_ff moe_transformer_ff
-relative_positions_buckets mlp_activation_fn layer_norm norm_eps shared_layer_norm ffn_layernorm add_qkvbias add_key_bias
-query_norm key_norm value_norm qk_norm_post_rope add_final_linear_bias heads_kv head_dim attn_scaling add_ffnbias
-parallel_residual num_experts num_shared_experts shared_expert_gate first_k_dense_replace num_experts_per_tok
-moe_softmax_after moe_renormalize q_gating interpolate_mode rope_config""".split()  # noqa: SIM905 (a list of words)
+relative_positions_buckets mlp_activation_fn layer_norm norm_eps shared_layer_norm ffn_layernorm add_qkvbias
+add_key_bias query_norm key_norm value_norm qk_norm_post_rope add_final_linear_bias heads_kv head_dim attn_scaling
+add_ffnbias parallel_residual num_experts num_shared_experts shared_expert_gate first_k_dense_replace
+num_experts_per_tok moe_softmax_after moe_renormalize q_gating interpolate_mode rope_config""".split()  # noqa: SIM905 (a list of words)
 )
 """The settings of layers, which the encoder and the decoder have, and the model for both."""
 
@@ -93,7 +93,7 @@ def _optional_ends(flat: Mapping[str, Scalar]) -> list[str]:
 
 
 def _values(family: Family, flat: Values, tensors: Mapping[str, Stored]) -> tuple[Family, Values]:
-    """The settings of the model under the names of the table, and the family with those that the encoder has otherwise.
+    """The settings of the model under the names of the table, and the family, which compares those of both sides.
 
     A setting of the model counts where the encoder or the decoder lacks it.
     """
@@ -106,10 +106,11 @@ def _values(family: Family, flat: Values, tensors: Mapping[str, Stored]) -> tupl
     for side in layers:
         values |= {f"{side}.{key}": one for key, one in parts[side].items() if _root(key) not in (*SHARED, *COPIED)}
     values |= {key: one for key, one in model.items() if _root(key) not in (*SHARED, *COPIED, *SIDES, "embeddings")}
-    others = _others(family, layers["encoder"], layers["decoder"]) if kind == TRANSLATION else {}
-    values |= {f"encoder.{key}": one for key, one in others.items()}
-    renamed = {**family.renamed, **{f"encoder.{key}": key for key in others}}
-    found = {key: one for key, one in values.items() if one is not None and key != "layers"}
+    differing = _differing(family, layers) if kind == TRANSLATION else {}
+    for key, (encoder, decoder) in differing.items():
+        values |= {key: decoder, f"encoder.{key}": encoder}
+    renamed = {**family.renamed, **{f"encoder.{key}": key for key in differing}}
+    found: Values = {key: one for key, one in values.items() if one is not None and key != "layers"}
     return replace(family, renamed=renamed), derived(found, tensors)
 
 
@@ -127,18 +128,16 @@ def _layers(model: Values, side: Values) -> Values:
     return {key: one for key, one in (outer | inner).items() if one is not None}
 
 
-def _others(family: Family, encoder: Values, decoder: Values) -> Values:
-    """The settings of the encoder that are not those of the decoder, by the table's defaults where one lacks them."""
-    usual = {key: tree.value for key, tree in family.defaults.items()}
-    return {
-        key: encoder.get(key, cast(Scalar, usual.get(key, "none")))
-        for key in sorted({*encoder, *decoder} - {"layers"})
-        if encoder.get(key, usual.get(key)) != decoder.get(key, usual.get(key))
-    }
+def _differing(family: Family, layers: Mapping[str, Values]) -> dict[str, tuple[Scalar, Scalar]]:
+    """The settings that the encoder and the decoder have otherwise, by the table's defaults where one lacks them."""
+    usual = {key: cast(Scalar, tree.value) for key, tree in family.defaults.items()}
+    keys = sorted({*layers["encoder"], *layers["decoder"]} - {"layers"})
+    pairs = {key: (*(layers[side].get(key, usual.get(key, "none")) for side in SIDES),) for key in keys}
+    return {key: (pair[0], pair[1]) for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _embeddings(model: Values) -> Values:
-    """The settings of the embeddings; those of the model count where they are not set. No kind of positions is `none`."""
+    """The settings of the embeddings; those of the model count where they are not set. `none` is no positions."""
     own = {key: one for key, one in model.items() if key in OF_EMBEDDINGS} | _part(model, "embeddings")
     if own.get("position_encoding_type", "") is None:
         own["position_encoding_type"] = "none"

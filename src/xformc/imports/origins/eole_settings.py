@@ -62,7 +62,7 @@ def _positions(found: Values) -> None:
         for key in [key for key in found if key.startswith(("rope_config.", "encoder.rope_config."))]:
             del found[key]
     if found.get("rope_config.rotary_dim") in (0, found["d_k"]):
-        del found["rope_config.rotary_dim"]
+        found.pop("rope_config.rotary_dim", None)
     normalized = "normalize" if found.get("embeddings.normalize") else "nothing"
     found["embed"] = "sinusoids" if kind in SINUSOIDS else normalized
     limits = {"Learned": found.get("embeddings.n_positions"), "Rotary": found.get("max_position_embeddings")}

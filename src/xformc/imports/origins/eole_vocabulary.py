@@ -40,7 +40,11 @@ class Vocabulary:
             return ForeignTokenizer({JSON: read_file(folder / JSON)}, self.special.get("unknown"))
         if "unknown" not in self.special:
             return None
-        named = {self.special[key]: name for key, name in (("unknown", "<unk>"), ("end", "</s>"), ("pad", "<pad>")) if key in self.special}
+        named = {
+            self.special[key]: name
+            for key, name in (("unknown", "<unk>"), ("end", "</s>"), ("pad", "<pad>"))
+            if key in self.special
+        }
         return tokenizer_beside(folder, self.sides, named)
 
 
@@ -53,7 +57,7 @@ def read_vocabulary(folder: Path, more_ends: Sequence[str], *, several: bool) ->
     if not path.is_file():
         raise UserError(f"has no {VOCABULARY}", place=str(folder))
     content: object = read_json(path, TOKENIZER_BYTES, "a vocabulary", lambda found: found)
-    stored = cast(Mapping[str, object], content) if isinstance(content, dict) else {}
+    stored = _mapping(content)
     sides = {side: _names(stored.get(key)) for side, key in SIDES.items()}
     if not all(sides.values()):
         raise UserError("must have lists of tokens, each once, under src and tgt", place=str(path))
@@ -69,6 +73,10 @@ def read_vocabulary(folder: Path, more_ends: Sequence[str], *, several: bool) ->
     return Vocabulary(sides, special, list(dict.fromkeys([special["end"], *ends])))
 
 
+def _mapping(value: object) -> Mapping[str, object]:
+    return cast(Mapping[str, object], value) if isinstance(value, dict) else {}
+
+
 def _names(value: object) -> list[str]:
     items = cast(list[object], value) if isinstance(value, list) else []
     names = [item for item in items if isinstance(item, str)]
@@ -79,8 +87,7 @@ def _special(
     stored: Mapping[str, object], sides: Mapping[str, Sequence[str]], *, all_needed: bool
 ) -> tuple[dict[str, int], list[str]]:
     """The ids of the special tokens, and the names of those that have none or several and need one."""
-    given = stored.get("specials")
-    names = cast(Mapping[str, object], given) if isinstance(given, dict) else {}
+    names = _mapping(stored.get("specials"))
     tokens = {key: str(names.get(name, USUAL[key])) for key, name in NAMES.items()}
     tokens["begin"] = str(stored.get("decoder_start_token", USUAL["begin"]))
     places = {side: {name: place for place, name in enumerate(listed)} for side, listed in sides.items()}
