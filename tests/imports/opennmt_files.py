@@ -27,9 +27,14 @@ OPTIONS: dict[str, Any] = {
     "add_qkvbias": False, "add_ffnbias": False, "num_kv": 0, "layer_norm": "standard", "norm_eps": 1e-6,
     "pos_ffn_activation_fn": "relu", "max_relative_positions": 0, "relative_positions_buckets": 0,
     "rotary_interleave": True, "rotary_theta": 10000, "rotary_dim": 0, "sliding_window": 0, "lora_layers": [],
+    "parallel_residual": False, "shared_layer_norm": False,
     "batch_size": 64, "save_model": "model", "report_every": 50,
 }  # fmt: skip
 ROTARY: dict[str, Any] = {"position_encoding": False, "max_relative_positions": -1}
+LANGUAGE_MODEL: dict[str, Any] = {
+    "model_task": "lm", "decoder_type": "transformer_lm", "encoder_type": "rnn", "dec_layers": 2, "enc_layers": 2
+}  # fmt: skip
+BUCKETS: dict[str, Any] = {"position_encoding": False, "max_relative_positions": 5, "relative_positions_buckets": 4}
 VARIANTS: Mapping[str, dict[str, Any]] = {
     "plain": {},
     "biased": {"add_qkvbias": True, "add_ffnbias": True, "pos_ffn_activation_fn": "gelu", "share_embeddings": True},
@@ -39,6 +44,13 @@ VARIANTS: Mapping[str, dict[str, Any]] = {
                "add_ffnbias": True, "share_decoder_embeddings": True},
     "concat": {"position_encoding_type": "SinusoidalConcat", "num_kv": 1},
     "bare": {"position_encoding": False},
+    "buckets": BUCKETS,
+    "alibi": {"position_encoding": False, "max_relative_positions": -2},
+    "lm": {**LANGUAGE_MODEL, **ROTARY, "layer_norm": "rms", "pos_ffn_activation_fn": "silu", "num_kv": 2},
+    "lm-shared": {**LANGUAGE_MODEL, "parallel_residual": True, "shared_layer_norm": True, "add_qkvbias": True,
+                  "add_ffnbias": True, "share_decoder_embeddings": True},
+    "lm-apart": {**LANGUAGE_MODEL, **BUCKETS, "parallel_residual": True, "pos_ffn_activation_fn": "gelu"},
+    "lm-alibi": {**LANGUAGE_MODEL, "position_encoding": False, "max_relative_positions": -2},
 }  # fmt: skip
 GIVEN = [[5, 9, 7, 11, 4], [6, 8, 10, 1, 1]], [[2, 5, 6, 9], [2, 8, 11, 4]]
 TEXTS = [[4], [5, 9, 7], [11, 6, 6, 10], [8, 4, 5, 9, 7, 7]]
@@ -56,69 +68,98 @@ def write_opennmt(path: Path, **changed: Any) -> Path:
     return path
 
 
+def is_translation(name: str) -> bool:
+    """Whether the variant has an encoder."""
+    return "model_task" not in VARIANTS[name]
+
+
 def vocabularies(options: Mapping[str, Any]) -> dict[str, Any]:
-    shared = options.get("share_embeddings", False)
-    return {"src": SOURCE, "tgt": SOURCE if shared else TARGET, "data_task": "seq2seq", "decoder_start_token": "<s>"}
+    task = options.get("model_task", "seq2seq")
+    target = SOURCE if options.get("share_embeddings") or task == "lm" else TARGET
+    return {"src": SOURCE, "tgt": target, "data_task": task, "decoder_start_token": "<s>"}
+
+
+TABLE = "embeddings.make_embedding.emb_luts.0.weight"
 
 
 def weights(options: Mapping[str, Any]) -> dict[str, torch.Tensor]:
     """Random weights by the names of OpenNMT-py."""
-    random, found = np.random.default_rng(5), dict[str, torch.Tensor]()
-    qkv, biased = options["add_qkvbias"], options["add_ffnbias"]
-    gated, rms = options["pos_ffn_activation_fn"] in ("silu", "gated-gelu"), options["layer_norm"] == "rms"
-    narrow = WIDTH // HEADS * (options["num_kv"] or HEADS)
-
-    def matrix(name: str, *shape: int) -> None:
-        found[name] = torch.from_numpy(random.normal(size=shape).astype(np.float32) * 0.5)
-
-    def linear(name: str, outer: int, along: int, bias: bool) -> None:
-        matrix(f"{name}.weight", outer, along)
-        if bias:
-            matrix(f"{name}.bias", outer)
-
-    def norm(name: str) -> None:
-        matrix(f"{name}.weight", WIDTH)
-        found[f"{name}.weight"] += 1
-        if not rms:
-            matrix(f"{name}.bias", WIDTH)
-
-    def attention(name: str) -> None:
-        for part, outer in (("keys", narrow), ("values", narrow), ("query", WIDTH)):
-            linear(f"{name}.linear_{part}", outer, WIDTH, qkv)
-        linear(f"{name}.final_linear", WIDTH, WIDTH, qkv)
-
-    def feed_forward(name: str) -> None:
-        for part in ("w_1", "w_3") if gated else ("w_1",):
-            linear(f"{name}.{part}", INNER, WIDTH, biased)
-        linear(f"{name}.w_2", WIDTH, INNER, biased)
-        norm(f"{name}.layer_norm")
-
-    table = "embeddings.make_embedding.emb_luts.0.weight"
-    matrix(f"encoder.{table}", len(SOURCE), WIDTH)
-    if options["share_embeddings"]:
-        found[f"decoder.{table}"] = found[f"encoder.{table}"]
+    made = _Weights(options)
+    if options["model_task"] == "lm":
+        made.matrix(f"decoder.{TABLE}", len(SOURCE), WIDTH)
+        made.decoder("self_attn")
     else:
-        matrix(f"decoder.{table}", len(TARGET), WIDTH)
-    for layer in range(options["enc_layers"]):
-        attention(f"encoder.transformer.{layer}.self_attn")
-        feed_forward(f"encoder.transformer.{layer}.feed_forward")
-        norm(f"encoder.transformer.{layer}.layer_norm")
-    for layer in range(options["dec_layers"]):
-        name = f"decoder.transformer_layers.{layer}"
-        for part in ("self_attn", "context_attn"):
-            attention(f"{name}.{part}")
-        feed_forward(f"{name}.feed_forward")
-        for part in ("layer_norm_1", "layer_norm_2"):
-            norm(f"{name}.{part}")
-    norm("encoder.layer_norm")
-    norm("decoder.layer_norm")
-    linear("generator", len(found[f"decoder.{table}"]), WIDTH, True)
+        made.matrix(f"encoder.{TABLE}", len(SOURCE), WIDTH)
+        if options["share_embeddings"]:
+            made.found[f"decoder.{TABLE}"] = made.found[f"encoder.{TABLE}"]
+        else:
+            made.matrix(f"decoder.{TABLE}", len(TARGET), WIDTH)
+        made.encoder()
+        made.decoder("self_attn", "context_attn")
+        made.norm("encoder.layer_norm")
+    made.norm("decoder.layer_norm")
+    table = made.found[f"decoder.{TABLE}"]
+    made.linear("generator", len(table), WIDTH, bias=True)
     if options["share_decoder_embeddings"]:
-        found["generator.weight"] = found[f"decoder.{table}"]
-    if options["position_encoding"]:
-        for side in ("encoder", "decoder"):
-            found[f"{side}.embeddings.make_embedding.pe.pe"] = torch.from_numpy(_sinusoids()[:, None])
-    return found
+        made.found["generator.weight"] = table
+    for side in ("encoder", "decoder"):
+        if options["position_encoding"] and f"{side}.{TABLE}" in made.found:
+            made.found[f"{side}.embeddings.make_embedding.pe.pe"] = torch.from_numpy(_sinusoids()[:, None])
+    return made.found
+
+
+class _Weights:
+    """Random weights, which are drawn in the order of the calls."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options, self.random, self.found = options, np.random.default_rng(5), dict[str, torch.Tensor]()
+
+    def matrix(self, name: str, *shape: int) -> None:
+        self.found[name] = torch.from_numpy(self.random.normal(size=shape).astype(np.float32) * 0.5)
+
+    def linear(self, name: str, outer: int, along: int, *, bias: bool) -> None:
+        self.matrix(f"{name}.weight", outer, along)
+        if bias:
+            self.matrix(f"{name}.bias", outer)
+
+    def norm(self, name: str) -> None:
+        self.matrix(f"{name}.weight", WIDTH)
+        self.found[f"{name}.weight"] += 1
+        if self.options["layer_norm"] != "rms":
+            self.matrix(f"{name}.bias", WIDTH)
+
+    def attention(self, name: str) -> None:
+        narrow, biased = WIDTH // HEADS * (self.options["num_kv"] or HEADS), self.options["add_qkvbias"]
+        for part, outer in (("keys", narrow), ("values", narrow), ("query", WIDTH)):
+            self.linear(f"{name}.linear_{part}", outer, WIDTH, bias=biased)
+        self.linear(f"{name}.final_linear", WIDTH, WIDTH, bias=biased)
+        if self.options["relative_positions_buckets"] and name.endswith("self_attn"):
+            self.matrix(f"{name}.relative_attention_bias.weight", self.options["relative_positions_buckets"], HEADS)
+
+    def feed_forward(self, name: str) -> None:
+        gated = self.options["pos_ffn_activation_fn"] in ("silu", "gated-gelu")
+        for part in ("w_1", "w_3") if gated else ("w_1",):
+            self.linear(f"{name}.{part}", INNER, WIDTH, bias=self.options["add_ffnbias"])
+        self.linear(f"{name}.w_2", WIDTH, INNER, bias=self.options["add_ffnbias"])
+        if not self.options["parallel_residual"]:
+            self.norm(f"{name}.layer_norm")
+
+    def encoder(self) -> None:
+        for layer in range(self.options["enc_layers"]):
+            self.attention(f"encoder.transformer.{layer}.self_attn")
+            self.feed_forward(f"encoder.transformer.{layer}.feed_forward")
+            self.norm(f"encoder.transformer.{layer}.layer_norm")
+
+    def decoder(self, *attentions: str) -> None:
+        for layer in range(self.options["dec_layers"]):
+            name = f"decoder.transformer_layers.{layer}"
+            for part in attentions:
+                self.attention(f"{name}.{part}")
+            self.feed_forward(f"{name}.feed_forward")
+            for number in range(len(attentions)):
+                self.norm(f"{name}.layer_norm_{number + 1}")
+            if self.options["parallel_residual"] and not self.options["shared_layer_norm"]:
+                self.norm(f"{name}.layer_norm_res")
 
 
 def _sinusoids(count: int = 40) -> np.ndarray:
@@ -158,6 +199,9 @@ def _load(model: Any, state: Mapping[str, torch.Tensor]) -> tuple[list[str], lis
 
 
 def _logits(model: Any, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    if not hasattr(model, "encoder"):
+        model.decoder.init_state()
+        return model.generator(model.decoder(target[..., None], tgt_pad_mask=(target == 1)[:, None])[0])
     lengths = (source != 1).sum(1)
     states, final, _ = model.encoder(source[..., None], lengths)
     model.decoder.init_state(source[..., None], states, final)
@@ -165,11 +209,16 @@ def _logits(model: Any, source: torch.Tensor, target: torch.Tensor) -> torch.Ten
 
 
 def _greedy(model: Any, text: list[int]) -> list[int]:
-    """The most likely token after the other, at most floor(1.25 n) + 5, as its greedy search takes them."""
-    written = [2]
-    while len(written) < len(text) * 5 // 4 + 6 and written[-1] != 3:
+    """The most likely token after the other, at most floor(1.25 n) + 5, as its greedy search takes them.
+
+    A language model writes at most 8 behind the text.
+    """
+    alone = not hasattr(model, "encoder")
+    written = [2, *text] if alone else [2]
+    begun, most = len(written), 8 if alone else len(text) * 5 // 4 + 5
+    while len(written) < begun + most and (len(written) == begun or written[-1] != 3):
         written.append(int(_logits(model, torch.tensor([text]), torch.tensor([written]))[0, -1].argmax()))
-    return written[1:]
+    return written[begun:]
 
 
 if __name__ == "__main__":

@@ -9,7 +9,17 @@ import torch
 from command_line import CommandLine, mistake
 
 from tests.exports.test_hugging_face import done
-from tests.imports.opennmt_files import GIVEN, RECORDED, ROTARY, SOURCE, TEXTS, VARIANTS, write_opennmt
+from tests.imports.opennmt_files import (
+    GIVEN,
+    LANGUAGE_MODEL,
+    RECORDED,
+    ROTARY,
+    SOURCE,
+    TEXTS,
+    VARIANTS,
+    is_translation,
+    write_opennmt,
+)
 from tests.imports.test_fairseq import logits
 from tests.imports.test_tokenizers import train_piece_model
 from xformc.compiler.spec import load_spec
@@ -27,9 +37,10 @@ def test_an_import_computes_the_logits_of_opennmt(xformc: CommandLine, tmp_path:
     out = done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
     assert "a run of the family opennmt, " in out
     spec = load_spec(tmp_path / "run" / "spec.yaml")
-    assert not spec.inputs["source"].special.ends
     source, target = (torch.tensor(ids) for ids in GIVEN)
-    found = logits(tmp_path / "run", spec, source, target)
+    if is_translation(name):
+        assert not spec.inputs["source"].special.ends
+    found = logits(tmp_path / "run", spec, *((source, target) if is_translation(name) else (target,)))
     torch.testing.assert_close(found, torch.tensor(expected(name)["logits"]), rtol=0, atol=3e-5)
 
 
@@ -42,6 +53,24 @@ def test_an_import_translates_as_opennmt_does(xformc: CommandLine, tmp_path: Pat
     texts = [" ".join(SOURCE[one] for one in text) for text in TEXTS]
     found = [list(row[0].tokens) for row in engine.translate([*texts, ""], beam_size=1)]
     assert found == [*expected("halves")["texts"], []]
+
+
+@pytest.mark.processor
+def test_a_language_model_writes_as_opennmt_does(xformc: CommandLine, tmp_path: Path) -> None:
+    path = write_opennmt(tmp_path / "model.pt", **VARIANTS["lm"])
+    done(xformc, "import", path, "-o", tmp_path / "run")
+    done(xformc, "build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable")
+    engine = load(tmp_path / "engine", threads=1)
+    texts = [" ".join(SOURCE[one] for one in text) for text in TEXTS]
+    found = [list(one.tokens) for one in engine.generate(texts, beam_size=1, max_new_tokens=8)]
+    assert found == expected("lm")["texts"]
+
+
+def test_a_language_model_may_have_no_begin_token(xformc: CommandLine, tmp_path: Path) -> None:
+    vocab = {"src": SOURCE, "tgt": SOURCE, "data_task": "lm", "decoder_start_token": ""}
+    path = write_opennmt(tmp_path / "model.pt", **VARIANTS["lm"], vocab=vocab)
+    done(xformc, "import", path, "-o", tmp_path / "run")
+    assert load_spec(tmp_path / "run" / "spec.yaml").inputs["text"].special.begin is None
 
 
 def test_weights_may_be_in_safetensors_and_texts_in_pieces(xformc: CommandLine, tmp_path: Path) -> None:
@@ -74,13 +103,12 @@ def test_codes_of_byte_pairs_cut_words(xformc: CommandLine, tmp_path: Path) -> N
 
 def test_everything_that_the_table_lacks_is_named(xformc: CommandLine, tmp_path: Path) -> None:
     changed: dict[str, Any] = {"position_encoding": False, "max_relative_positions": 32, "num_experts": 4}
-    changed |= {"relative_positions_buckets": 8, "parallel_residual": True, "copy_attn": True, "sliding_window": 9}
+    changed |= {"parallel_residual": True, "copy_attn": True, "sliding_window": 9}
     path = write_opennmt(tmp_path / "model.pt", **changed, self_attn_type="average", layer_norm="odd")
     found = mistake(xformc("import", path, "-o", tmp_path / "run"))
     for line in (
-        "max_relative_positions: 32 must be '0' or '-1'",
-        "relative_positions_buckets: 8 must be '0'",
-        "parallel_residual: true must be 'false'",
+        "max_relative_positions: 32 must be '0', '-1' or '-2'",
+        "parallel_residual: true must be 'false', 'shared' or 'apart'",
         "self_attn_type: average must be 'scaled-dot' or 'scaled-dot-flash'",
         "copy_attn: true must be 'false'",
         "sliding_window: 9 must be '0'",
@@ -101,6 +129,12 @@ USUAL: dict[str, Any] = {"src": SOURCE, "tgt": SOURCE, "data_task": "seq2seq", "
         ({"encoder_type": "brnn"}, "encoder_type: brnn must be 'transformer'"),
         ({"max_relative_positions": -1}, "position_encoding and max_relative_positions exclude each other"),
         ({**ROTARY, "rotary_dim": 1}, "rotary_dim: 1 must be '0'"),
+        ({"relative_positions_buckets": 8}, "relative_positions_buckets: 8 must be '0'"),
+        ({**LANGUAGE_MODEL, "copy_attn": True}, "copy_attn: true must be 'false'"),
+        (
+            {**LANGUAGE_MODEL, "vocab": {"src": SOURCE, "tgt": SOURCE[::-1]}},
+            "both vocabularies of a language model must have the same tokens",
+        ),
         ({"lora_layers": ["w_1"]}, "lora_layers: ['w_1']: imported are whole weights in floats"),
         ({"dec_hid_size": 16}, "dec_hid_size: 16 differs from enc_hid_size"),
         ({"vocab": {"src": 3}}, "its vocabularies are no lists of tokens, as those of OpenNMT-py 3"),

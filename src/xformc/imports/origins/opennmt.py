@@ -1,4 +1,4 @@
-"""Reads the Transformers for translation of OpenNMT-py 3: a checkpoint, which holds its options and vocabularies."""
+"""Reads the Transformers of OpenNMT-py 3: a checkpoint, which holds its options and vocabularies."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +16,7 @@ from xformc.imports.origins.subwords import tokenizer_beside
 from xformc.imports.tokenizers import ForeignTokenizer
 
 TABLE = FAMILIES.parent / "origins" / "opennmt.yaml"
+LANGUAGE_MODEL = "lm"
 SIDES = {"source": "src", "target": "tgt"}
 PAD, UNKNOWN, BEGIN, END = "<blank>", "<unk>", "<s>", "</s>"
 
@@ -38,14 +39,17 @@ BESIDE = {
 }
 """The options that have an effect only if another one has this value."""
 
+OF_ENCODER = ("enc_layers", "enc_hid_size", "src_word_vec_size", "encoder_type")
+"""The options that a language model has without an encoder."""
+
 GATED = ("silu", "gated-gelu")
 
 
 def _read(path: Path, table: Path | None) -> Origin:
     checkpoint = path if path.is_file() else cast(Path, _checkpoint(path))
     content, place = read_pickle(checkpoint), str(checkpoint)
-    tensors, names = _tensors(content, checkpoint), _vocabularies(content.get("vocab"), place)
-    given = options(content.get("opt"))
+    tensors, given = _tensors(content, checkpoint), options(content.get("opt"))
+    names = _vocabularies(content.get("vocab"), place, alone=given.get("model_task") == LANGUAGE_MODEL)
     values = {**_options(given, tensors, place), **_special(content.get("vocab"), names, place)}
     values |= {f"{side}_vocabulary": len(tokens) for side, tokens in names.items()}
     return Origin(place, values, load_family(table or TABLE), lambda _: tensors, _tokenizer(checkpoint, values, names))
@@ -63,14 +67,19 @@ def _checkpoint(folder: Path) -> Path | None:
     return found[0] if len(found) == 1 else None
 
 
-def _vocabularies(stored: object, place: str) -> dict[str, list[str]]:
-    """The tokens of both sides by id. Raises: UserError for those of another version."""
+def _vocabularies(stored: object, place: str, *, alone: bool) -> dict[str, list[str]]:
+    """The tokens of both sides by id; with `alone`, of the target, which must be those of the source.
+
+    Raises: UserError for those of another version.
+    """
     lists = options(stored)
     found = {side: _names(lists.get(key)) for side, key in SIDES.items()}
     if not all(found.values()):
         hint = "convert it to version 3 with OpenNMT-py's tools/convertv2_v3.py"
         raise UserError("its vocabularies are no lists of tokens, as those of OpenNMT-py 3", place=place, hint=hint)
-    return found
+    if alone and found["source"] != found["target"]:
+        raise UserError("both vocabularies of a language model must have the same tokens", place=place)
+    return {"target": found["target"]} if alone else found
 
 
 def _names(value: object) -> list[str]:
@@ -84,10 +93,11 @@ def _special(stored: object, names: Mapping[str, Sequence[str]], place: str) -> 
     start = options(stored).get("decoder_start_token", BEGIN)
     tokens = {"pad": PAD, "unknown": UNKNOWN, "end": END, "begin": str(start)}
     found = {key: {_place(tokens[key], side) for side in names.values()} for key in tokens}
-    wrong = [tokens[key] for key, ids in found.items() if len(ids) > 1 or -1 in ids]
+    begun = bool(start) or len(names) > 1  # a language model may have no begin token
+    wrong = [tokens[key] for key, ids in found.items() if (len(ids) > 1 or -1 in ids) and (begun or key != "begin")]
     if wrong:
         raise UserError(f"{', '.join(wrong)} must have one id, the same in both vocabularies", place=place)
-    return {key: ids.pop() for key, ids in found.items()}
+    return {**{key: ids.pop() for key, ids in found.items()}, **({} if begun else {"begin": "none"})}
 
 
 def _place(token: str, names: Sequence[str]) -> int:
@@ -110,7 +120,8 @@ def _options(given: Mapping[str, object], tensors: Mapping[str, Stored], place: 
     rate = cast(list[object], dropout or [None])[0] if isinstance(dropout, list) else dropout
     if isinstance(rate, int | float):
         found["dropout"] = rate
-    derived = {**_feed_forward(found, tensors), **_heads(found)}
+    derived = {**_feed_forward(found, tensors), **_heads(found), **_relative(found)}
+    derived |= _alone(found) if found.get("model_task") == LANGUAGE_MODEL else _sharing(found)
     return {**found, **derived}
 
 
@@ -119,6 +130,32 @@ def _feed_forward(found: dict[str, Scalar], tensors: Mapping[str, Stored]) -> di
     said = bool(found.pop("add_ffnbias", False))
     biased = said or any(name.endswith("feed_forward.w_1.bias") for name in tensors)
     return {"ffn": biased + 2 * (found.get("pos_ffn_activation_fn") in GATED)}
+
+
+def _relative(found: dict[str, Scalar]) -> dict[str, Scalar]:
+    """The buckets of distances, and the largest one that is told apart, if there are some."""
+    buckets, most = found.get("relative_positions_buckets", 0), found.get("max_relative_positions", 0)
+    if not (isinstance(buckets, int) and isinstance(most, int) and buckets > 0 and most > 0):
+        return {}
+    return {"buckets": buckets, "max_distance": most, "relative_positions_buckets": 0, "max_relative_positions": 0}
+
+
+def _sharing(found: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Which embeddings and projections are one matrix."""
+    names = {(True, True): "all", (False, True): "target", (True, False): "embeddings"}
+    shared = bool(found.get("share_embeddings")), bool(found.get("share_decoder_embeddings"))
+    return {"sharing": names.get(shared, "none")}
+
+
+def _alone(found: dict[str, Scalar]) -> dict[str, Scalar]:
+    """What a language model says otherwise, whose options of an encoder mean nothing."""
+    for key in OF_ENCODER:
+        found.pop(key, None)
+    if found.get("decoder_type") == "transformer_lm":
+        found["decoder_type"] = "transformer"
+    if found.get("parallel_residual") is True:
+        found["parallel_residual"] = "shared" if found.get("shared_layer_norm") else "apart"
+    return {"sharing": "tied" if found.get("share_decoder_embeddings") else "untied", "encoder_type": "none"}
 
 
 def _heads(found: dict[str, Scalar]) -> dict[str, Scalar]:
