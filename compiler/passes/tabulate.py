@@ -5,6 +5,7 @@ from dataclasses import replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Node, Value, pruned
 from xformc.compiler.graph.graph_builder import copy_node, rebuild
+from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import Expand
 from xformc.compiler.ops.positions import At
 from xformc.compiler.passes.step import Decoder
@@ -15,11 +16,12 @@ def tabulate(decoder: Decoder) -> Decoder:
     alone = _of_position(decoder)
     used = {value.name for node in decoder.step.nodes if node not in alone for value in node.inputs}
     used.update(value.name for value in decoder.step.outputs)
-    made = [value for node in alone for value in node.outputs if value.name in used]
+    read = _read(decoder, alone)
+    made = [value for node in alone if node not in read for value in node.outputs if value.name in used]
     if not made:
         return decoder
     prepare, positions, tables = _tables(decoder, alone, made)
-    step, rows = _looked_up(decoder, alone, made, tables)
+    step, rows = _looked_up(decoder, [node for node in alone if node not in read], made, tables)
     constants = (*decoder.constants, *rows)
     return replace(decoder, prepare=prepare, step=step, constants=constants, positions=positions)
 
@@ -39,6 +41,13 @@ def _of_position(decoder: Decoder) -> list[Node]:
             known.update(value.name for value in node.outputs)
             alone.append(node)
     return alone
+
+
+def _read(decoder: Decoder, alone: list[Node]) -> list[Node]:
+    """The nodes that compute nothing: the position itself, and the rows at it of tables that are weights."""
+    places = [node for node in alone if isinstance(node.op, Expand) and node.inputs[0] == decoder.position]
+    known = {value for node in places for value in node.outputs}
+    return [*places, *(node for node in alone if isinstance(node.op, Embedding) and node.inputs[0] in known)]
 
 
 def _tables(decoder: Decoder, alone: list[Node], made: list[Value]) -> tuple[Graph, Value, list[Value]]:

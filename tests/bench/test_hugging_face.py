@@ -101,7 +101,7 @@ def test_a_missing_package_is_said_with_a_hint(
     monkeypatch.setitem(sys.modules, "optimum.onnxruntime", absent)
     monkeypatch.setitem(sys.modules, "optimum", sys)
     assert installed() == ["transformers"]
-    assert "note: skipping optimum-onnx" in capsys.readouterr().err
+    assert "note: without optimum-onnx" in capsys.readouterr().err
 
 
 def test_batches_are_of_like_length_and_within_their_tokens() -> None:
