@@ -5,6 +5,8 @@
 
 A new process loads the engine, which has random weights, and continues one prompt that leaves room for 16 more tokens.
 `taken` is the peak of its resident memory less that before the engine was loaded, with ONNX Runtime and numpy imported.
+`runtime` is what an engine of the smallest sizes takes so: the code and the tables of ONNX Runtime that any session
+needs. The last columns are `taken` as a multiple of weights and caches, with and without `runtime`.
 """
 
 import argparse
@@ -26,6 +28,12 @@ from xformc.format.precision import Caches, Precision
 ROOM = 16
 """The tokens that are written after the prompt."""
 
+SMALLEST = """
+extends: gpt
+sizes: {layers: 1, d_model: 64, d_ff: 64, heads: 1, vocabulary: 64, max_positions: 64, dropout: 0.0}
+train: {max_length: 64}
+"""
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -33,7 +41,7 @@ def main() -> None:
     parser.add_argument("--caches", nargs="*", default=["auto"], choices=["auto", "int8"])
     parser.add_argument("--lengths", nargs="*", type=int, default=[512, 4096])
     arguments = parser.parse_args()
-    print(f"{'':34}{'weights':>10}{'caches':>10}{'taken':>10}  of the sum")
+    print(f"{'':34}{'weights':>10}{'caches':>10}{'taken':>10}{'runtime':>10}{'whole':>9}{'without':>9}")
     for precision in arguments.precisions:
         for caches in arguments.caches:
             with tempfile.TemporaryDirectory() as name:
@@ -42,19 +50,32 @@ def main() -> None:
 
 def measure(precision: Precision, caches: Caches, folder: Path, lengths: list[int]) -> None:
     """Measure one precision of weights and of caches, and print its rows."""
-    (folder / "generator.yaml").write_text(GPT, encoding="utf-8")
-    spec = load_spec(folder / "generator.yaml")
-    write_engine(spec, fresh_weights(spec, "native"), precision, "native", folder / "engine", caches)
-    weights = bytes_on_disk(folder / "engine")
+    _write(SMALLEST, precision, caches, folder / "smallest")
+    spec = _write(GPT, precision, caches, folder / "engine")
+    weights, runtime = bytes_on_disk(folder / "engine"), _taken(folder / "smallest", [5] * ROOM)
     for length in lengths:
         prompt = np.random.default_rng(0).integers(4, int(spec.sizes["vocabulary"]), length - ROOM)
-        child = Child("footprint", {})
-        found = child.ask(do="generator", folder=str(folder / "engine"), prompt=prompt.tolist(), tokens=ROOM)
-        child.close()
-        kept, taken = length * bytes_of_position(spec, precision, caches), found["peak"] - found["before"]
-        shown = "".join(f"{each / 1e6:7.1f} MB" for each in (weights, kept, taken))
+        kept, taken = length * bytes_of_position(spec, precision, caches), _taken(folder / "engine", prompt.tolist())
+        shown = "".join(f"{each / 1e6:7.1f} MB" for each in (weights, kept, taken, runtime))
         name = f"{precision}{', caches int8' * (caches == 'int8')}, {length:,} tokens"
-        print(f"{name:34}{shown}{taken / (weights + kept):8.3f}", flush=True)
+        ratios = "".join(f"{each / (weights + kept):9.3f}" for each in (taken, taken - runtime))
+        print(f"{name:34}{shown}{ratios}", flush=True)
+
+
+def _write(text: str, precision: Precision, caches: Caches, engine: Path) -> Spec:
+    path = engine.with_suffix(".yaml")
+    path.write_text(text, encoding="utf-8")
+    spec = load_spec(path)
+    write_engine(spec, fresh_weights(spec, "native"), precision, "native", engine, caches)
+    return spec
+
+
+def _taken(engine: Path, prompt: list[int]) -> int:
+    """The bytes that a new process takes to load the engine and to continue the prompt."""
+    child = Child("footprint", {})
+    found = child.ask(do="generator", folder=str(engine), prompt=prompt, tokens=ROOM)
+    child.close()
+    return found["peak"] - found["before"]
 
 
 def bytes_of_position(spec: Spec, precision: Precision, caches: Caches) -> int:
