@@ -82,24 +82,18 @@ def emit_fed(onnx: OnnxEmitter, tokens: str, special: SpecialTokens) -> str:
     return tokens if special.absent == special.fill else onnx.op("Max", tokens, special.fill)
 
 
-def append_token(  # noqa: PLR0917 (each is a part of the step)
-    onnx: OnnxEmitter,
-    text: Text,
-    given: str,
-    drawn: str,
-    below: str,
-    special: SpecialTokens,
-    vocabulary: int | None = None,
+def append_token(
+    onnx: OnnxEmitter, text: Text, given: str, drawn: tuple[str, str], special: SpecialTokens
 ) -> tuple[str, Text]:
     """Append the drawn token to each text, or the prompt's token while there is one; return which texts were sampled
-    [batch], and the new texts. For `vocabulary` see `log_probability`.
+    [batch], and the new texts. `drawn` are the tokens and their log probabilities, [batch].
 
     `done` is not updated.
     """
+    own, gain = drawn
     sampled = onnx.op("Not", onnx.op("Or", real(onnx, given, special), text.done))
-    token = onnx.op("Where", sampled, drawn, given)
+    token = onnx.op("Where", sampled, own, given)
     lengths = onnx.op("Add", text.lengths, onnx.op("Cast", sampled, to=_INT64))
-    gain = log_probability(onnx, below, drawn, vocabulary)
     scores = onnx.op("Add", text.scores, onnx.op("Where", sampled, gain, 0.0))
     return sampled, Text(token, text.done, lengths, scores)
 

@@ -22,6 +22,7 @@ from xformc.compiler.search.draw_token import (
     emit_fed,
     emit_temperature,
     ended_texts,
+    log_probability,
     vocabulary_of,
     weigh,
 )
@@ -122,7 +123,13 @@ def _advance(
     """
     given, special = inputs
     before = Text(now.newest, now.done, now.lengths, now.scores)
-    sampled, text = append_token(onnx, before, _next_given(onnx, given, special, now.position), drawn, below, special)
+    sampled, text = append_token(
+        onnx,
+        before,
+        _next_given(onnx, given, special, now.position),
+        (drawn, log_probability(onnx, below, drawn)),
+        special,
+    )
     place, column = onnx.op("Unsqueeze", now.lengths, [1]), onnx.op("Unsqueeze", text.newest, [1])
     tokens = written(onnx, given.places, place, column, now.tokens)
     room = onnx.op("Squeeze", onnx.op("Shape", given.places))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value, pruned
 from xformc.compiler.graph.rules import OnnxEmitter, Operand
-from xformc.compiler.ops.native import AttendCached
+from xformc.compiler.ops.native import DOMAIN, AttendCached
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.carried import NEVER, Integer, Tokens
 from xformc.compiler.search.decoder_step import (
@@ -32,7 +32,9 @@ from xformc.compiler.search.draw_token import (
     emit_fed,
     emit_temperature,
     ended_texts,
+    log_probability,
     real,
+    subtract_highest,
     vocabulary_of,
     weigh,
 )
@@ -55,6 +57,7 @@ class SampleInputs:
     """The ONNX names of the inputs of sampling, as defined in docs/search.md.
 
     Options have a row for each text, or one for all. `suppress_first` are tokens that never come right after a prompt.
+    kernels: draw by the operator of docs/kernels.md.
     """
 
     prompt: str
@@ -66,6 +69,7 @@ class SampleInputs:
     end_token: str
     edits: EditInputs
     suppress_first: tuple[int, ...] = ()
+    kernels: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,13 +93,15 @@ class Prompts:
 @dataclass(frozen=True)
 class _Filters:
     """The filters of the tokens to draw: the number of best tokens to rank, the share of their weight to reach, and
-    whether there is a threshold at all, [rows, 1] each; `most` is the largest number to rank, as a vector."""
+    whether there is a threshold at all, [rows, 1] each; `most` is the largest number to rank, as a vector. `any`:
+    whether any text has a filter, besides that of temperature 0."""
 
     temperature: Temperature
     ranked: str
     most: str
     reach: str
     filtered: str
+    any: str
 
 
 @dataclass(frozen=True)
@@ -160,32 +166,55 @@ class Sampler:
     def write(self, onnx: OnnxEmitter, logits: str, position: str, now: Sampling) -> Sampling:
         """Write how the texts go on by the logits [batch, 1, vocabulary] of a position."""
         special = self.decoder.written
-        below, place = below_highest(onnx, logits), onnx.op("Add", position, 1)
+        place = onnx.op("Add", position, 1)
         uniform = emit_uniform(onnx, self.stream, place)
         edits = self.edits
         if self.first is not None:
             here = onnx.op("Equal", self.first, place)
             edits = edits_at_first(onnx, edits, self.inputs.suppress_first, here)
-        drawn = self._draw(onnx, (logits, below), now.read, uniform, edits)
+        drawn = (self._drawn if self.inputs.kernels else self._draw)(onnx, logits, now.read, uniform, edits)
         given = onnx.operand(special.absent) if self.prompts is None else _given(onnx, self.prompts, place)
-        sampled, text = append_token(onnx, now.text, given, drawn, below, special, vocabulary_of(self.decoder))
+        sampled, text = append_token(onnx, now.text, given, drawn, special)
         done = ended_texts(onnx, text, sampled, self.inputs.end_token, self.inputs.max_new_tokens, special)
         newest = onnx.op("Slice", onnx.op("Unsqueeze", text.newest, [1]), [0], self.kept, [1])
         read = onnx.op("Concat", now.read, newest, axis=1)
         return Sampling(replace(text, done=done), read, now.state)
 
-    def _draw(self, onnx: OnnxEmitter, given: tuple[str, str], read: str, uniform: str, edits: Edits) -> str:
-        """The token drawn for each text, by its logits after the edits, if there are any, [batch].
-
-        `given` are the logits [batch, 1, vocabulary], and these below the highest [batch, vocabulary]. If all tokens
-        are banned, the edits do not hold.
-        """
-        logits, below = given
+    def _drawn(self, onnx: OnnxEmitter, logits: str, read: str, uniform: str, edits: Edits) -> tuple[str, str]:
+        """As `_draw`, by the kernel."""
 
         def edited(scope: OnnxEmitter) -> tuple[str, ...]:
+            changed, highest = self._changed(scope, logits, read, edits)
             scores = scope.op("Squeeze", logits, [1])
-            changed = edit_scores(scope, scores, read, edits.inputs, padded=self.padded)
-            highest = scope.op("ReduceMax", changed, [1], keepdims=1)
+            return by_kernel(scope, scope.op("Where", scope.op("Equal", highest, NEVER), scores, changed))
+
+        def by_kernel(scope: OnnxEmitter, scores: str | None = None) -> tuple[str, ...]:
+            def threshold(inner: OnnxEmitter) -> str:
+                below = below_highest(inner, logits) if scores is None else subtract_highest(inner, scores)
+                return _threshold(inner, below, self.filters)
+
+            least = scope.either(self.filters.any, threshold, lambda inner: inner.operand(NEVER))
+            more = () if scores is None else (scores,)
+            return scope.ops("DrawToken", 2, logits, uniform, self.inputs.temperature, least, *more, domain=DOMAIN)
+
+        token, gain = onnx.choose(edits.used, edited, by_kernel, ("int64", "float32"))
+        return token, gain
+
+    def _changed(self, onnx: OnnxEmitter, logits: str, read: str, edits: Edits) -> tuple[str, str]:
+        """The logits after the edits [batch, vocabulary], and their highest [batch, 1]."""
+        changed = edit_scores(onnx, onnx.op("Squeeze", logits, [1]), read, edits.inputs, padded=self.padded)
+        return changed, onnx.op("ReduceMax", changed, [1], keepdims=1)
+
+    def _draw(self, onnx: OnnxEmitter, logits: str, read: str, uniform: str, edits: Edits) -> tuple[str, str]:
+        """The token drawn for each text, by its logits after the edits, if there are any, [batch], and its log
+        probability by the logits before them. If all tokens are banned, the edits do not hold.
+
+        logits: [batch, 1, vocabulary].
+        """
+        below = below_highest(onnx, logits)
+
+        def edited(scope: OnnxEmitter) -> tuple[str, ...]:
+            changed, highest = self._changed(scope, logits, read, edits)
             changed = scope.op("Where", scope.op("Equal", highest, NEVER), below, scope.op("Sub", changed, highest))
             return (_draw(scope, changed, uniform, self.filters),)
 
@@ -193,7 +222,7 @@ class Sampler:
             return (_draw(scope, below, uniform, self.filters),)
 
         (drawn,) = onnx.choose(edits.used, edited, plain, ("int64",))
-        return drawn
+        return drawn, log_probability(onnx, below, drawn, vocabulary_of(self.decoder))
 
 
 Continued = tuple[SampleResult, Names]
@@ -270,8 +299,10 @@ def _emit_filters(onnx: OnnxEmitter, decoder: Decoder, inputs: SampleInputs) -> 
     ranked = onnx.op("Where", temperature.greedy, 1, ranked)
     most = onnx.op("ReduceMax", onnx.op("Reshape", ranked, [-1]), keepdims=1)
     reach = onnx.op("Where", nucleus, top_p, 2.0)
-    filtered = onnx.op("Or", temperature.greedy, onnx.op("Or", best, nucleus))
-    return _Filters(temperature, ranked, most, reach, filtered)
+    chosen = onnx.op("Or", best, nucleus)
+    filtered = onnx.op("Or", temperature.greedy, chosen)
+    any_chosen = some_open(onnx, onnx.op("Or", temperature.greedy, onnx.op("Not", chosen)))
+    return _Filters(temperature, ranked, most, reach, filtered, any_chosen)
 
 
 def emit_prompts(onnx: OnnxEmitter, prompt: str, special: SpecialTokens) -> Prompts:
@@ -344,14 +375,13 @@ def _given(onnx: OnnxEmitter, prompts: str, place: str) -> str:
 
 def _draw(onnx: OnnxEmitter, below: str, uniform: str, filters: _Filters) -> str:
     """The token drawn for each text, [batch]."""
-    threshold = onnx.op("Where", filters.filtered, _threshold(onnx, below, filters), NEVER)
-    reached = cumulate(onnx, weigh(onnx, below, filters.temperature), below, threshold)
+    reached = cumulate(onnx, weigh(onnx, below, filters.temperature), below, _threshold(onnx, below, filters))
     total = onnx.op("Slice", reached, [-1], [2**31], [1])
     return draw(onnx, reached, total, uniform, filters.temperature)
 
 
 def _threshold(onnx: OnnxEmitter, below: str, filters: _Filters) -> str:
-    """The lowest value that may be drawn, [batch, 1].
+    """The lowest value that may be drawn, [batch, 1]; -inf without filters.
 
     The weights are added up from the highest on, so that the sums of a text do not depend on the most to rank.
     """
@@ -361,7 +391,8 @@ def _threshold(onnx: OnnxEmitter, below: str, filters: _Filters) -> str:
     reached = onnx.op("CumSum", weigh(onnx, best, filters.temperature), 1)
     goal = onnx.op("Mul", onnx.op("GatherElements", reached, last, axis=1), filters.reach)
     index = onnx.op("Cast", count(onnx, onnx.op("Less", reached, goal), keepdims=1), to=_INT64)
-    return onnx.op("GatherElements", best, onnx.op("Min", index, last), axis=1)
+    lowest = onnx.op("GatherElements", best, onnx.op("Min", index, last), axis=1)
+    return onnx.op("Where", filters.filtered, lowest, NEVER)
 
 
 def _continuations(onnx: OnnxEmitter, prompts: Prompts, start: str, steps: str, text: Text) -> SampleResult:

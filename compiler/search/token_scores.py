@@ -27,13 +27,13 @@ LOGITS_TOGETHER, READ_AT_LEAST = 2**22, 4
 class Scored:
     """The step of several tokens of a decoder.
 
-    searched: the kernels of the search compute the scores; otherwise the operators of sampling do.
+    kernels: the operators of docs/kernels.md compute the scores, as they do in searches and in sampling.
     unscored: so many tokens at the beginning of a text have the score 0, those of the default prefix.
     """
 
     decoder: Decoder
     extend: Graph
-    searched: bool
+    kernels: bool
     unscored: int = 0
 
     def together(self) -> int:
@@ -87,7 +87,7 @@ _SCORES = Type("float32", (Axis("batch"), Axis("length")))
 def _scores_of(onnx: OnnxEmitter, scored: Scored, found: str, tokens: str) -> str:
     """The log probabilities of tokens [batch, positions] by the step's first output at these positions."""
     flat, shape = onnx.op("Reshape", tokens, [-1]), onnx.op("Shape", tokens)
-    scores = _chosen(onnx, scored, found, flat) if scored.searched else _summed(onnx, scored, found, flat)
+    scores = _chosen(onnx, scored, found, flat) if scored.kernels else _summed(onnx, scored, found, flat)
     return onnx.op("Reshape", scores, shape)
 
 

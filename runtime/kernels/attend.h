@@ -1,8 +1,10 @@
 // The arithmetic of attention and of the candidates, for each kind of machine.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 namespace xformc {
@@ -98,6 +100,9 @@ struct StepRoutines {
   // Writes the logits that are not less than `least`, of which there may be `count`, and their places in order; what
   // is after them may be overwritten, up to COLLECT_MORE numbers beyond `count`. Gives how many there are.
   int64_t (*collect)(const float* logits, int64_t count, float least, float* found, int32_t* places);
+
+  // Writes e^((logit - highest) / divisor) of each logit; of exponents below -87, e^-87.
+  void (*weigh)(const float* logits, int64_t count, float highest, float divisor, float* weights);
 };
 
 extern const StepRoutines STEP_PORTABLE;

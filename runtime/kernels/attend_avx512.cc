@@ -88,6 +88,6 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_AVX512 = {attend, attend, attend, narrow, quantize, scan, collect};
+const StepRoutines STEP_AVX512 = {attend, attend, attend, narrow, quantize, scan, collect, weigh};
 }
 #endif

@@ -74,6 +74,6 @@ struct Vector : Floats {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_NEON = {attend, attend, attend, narrow, quantize, scan, collect};
+const StepRoutines STEP_NEON = {attend, attend, attend, narrow, quantize, scan, collect, weigh};
 }
 #endif

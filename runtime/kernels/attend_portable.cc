@@ -97,5 +97,5 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_PORTABLE = {attend, attend, attend, narrow, quantize, scan, collect};
+const StepRoutines STEP_PORTABLE = {attend, attend, attend, narrow, quantize, scan, collect, weigh};
 }

@@ -196,6 +196,7 @@ void add_cache(Ort::CustomOpDomain& domain);
 void add_candidates(Ort::CustomOpDomain& domain);
 void add_project_candidates(Ort::CustomOpDomain& domain);
 void add_screen_candidates(Ort::CustomOpDomain& domain);
+void add_draw_token(Ort::CustomOpDomain& domain);
 void add_advance(Ort::CustomOpDomain& domain);
 
 }  // namespace xformc

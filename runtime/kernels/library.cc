@@ -31,6 +31,7 @@ OrtCustomOpDomain* make_domain(const OrtApi& api) {
   add_candidates(domain);
   add_project_candidates(domain);
   add_screen_candidates(domain);
+  add_draw_token(domain);
   add_advance(domain);
   return domain.Get();
 }

@@ -97,5 +97,16 @@ int64_t collect(const float* logits, int64_t count, float least, float* found, i
   return size;
 }
 
+void weigh(const float* logits, int64_t count, float highest, float divisor, float* weights) {
+  const Float base = Vector::all(highest),
+              factor = Vector::all(std::min(1 / divisor, std::numeric_limits<float>::max()));
+  for (int64_t j = 0; j < count; j += WIDTH) {
+    const int left = static_cast<int>(std::min<int64_t>(count - j, WIDTH));
+    const Float values = left == WIDTH ? Vector::load(logits + j) : Vector::load_some(logits + j, left, highest);
+    const Float found = exp_of(Vector::mul(Vector::sub(values, base), factor));
+    left == WIDTH ? Vector::store(weights + j, found) : Vector::store_some(weights + j, found, left);
+  }
+}
+
 }  // namespace
 }  // namespace xformc

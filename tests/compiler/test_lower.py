@@ -60,6 +60,12 @@ def test_a_step_of_the_transformer_is_kernels_and_one_sum() -> None:
     assert decoder.resident is not None and len(decoder.resident.caches) == 2 * LAYERS
 
 
+def test_learned_positions_are_read_from_their_weight() -> None:
+    decoder = lowered("gpt", "text")
+    assert decoder.positions is None, "a table of all positions would be a copy of the weight"
+    assert kinds(decoder.step)["embedding"] == 1
+
+
 def test_projections_of_one_value_are_one_node() -> None:
     decoder = lowered("transformer_base")
     parts = [node.op.parts for node in decoder.step.nodes if isinstance(node.op, Project)]

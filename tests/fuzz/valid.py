@@ -305,6 +305,19 @@ def _advance(random: Random) -> Drawn:
     return inputs, state, {}
 
 
+def _draw_token(random: Random) -> Drawn:
+    batch, vocabulary = random.choice(COUNTS), random.choice(SIZES)
+    each = (batch,) if random.random() < 0.5 else (1,)
+    inputs: list[Operand | None] = [
+        floats(random, batch, 1, vocabulary),
+        floats(random, batch),
+        Tensor(np.full(each, random.choice((0.0, 0.7)), np.float32)),
+        Tensor(np.full((*each, 1), random.choice((-np.inf, -0.5)), np.float32)),
+        perhaps(random, lambda: floats(random, batch, vocabulary)),
+    ]
+    return inputs, [np.int64, np.float32], {}
+
+
 OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
     "Project": _project,
     "Embed": _embed,
@@ -319,6 +332,7 @@ OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
     "Candidates": _candidates,
     "ProjectCandidates": _project_candidates,
     "ScreenCandidates": _screen_candidates,
+    "DrawToken": _draw_token,
     "Advance": _advance,
 }
 """How a valid call of each operator is drawn."""

@@ -151,7 +151,14 @@ def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     for value in decoder.given:
         emitter.bind(value, value.name)
     options = _options(emitter, program.sampling, decoder.written)
-    given = SampleInputs("prompt", "seed", **_alone(options), edits=_EDITS, suppress_first=program.suppress_first)
+    given = SampleInputs(
+        "prompt",
+        "seed",
+        **_alone(options),
+        edits=_EDITS,
+        suppress_first=program.suppress_first,
+        kernels=program.traits.kernels,
+    )
     result, heads = emit_sampling(emitter, decoder, given, program.longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
@@ -195,12 +202,12 @@ def scores_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     `program` is an engine's after the pass `step`.
     """
     program = run_scores(program)
-    decoder, searched = program.decoder, program.traits.kernels and program.decoding == "search"
+    decoder, kernels = program.decoder, program.traits.kernels
     assert decoder.extend is not None, "the decoder has no step of several tokens"
     emitter, token = _emitter(program, weights), decoder.extend.inputs[0]
     for value in decoder.given:
         emitter.bind(value, value.name)
-    scores = emit_token_scores(emitter, Scored(decoder, decoder.extend, searched, len(program.prefix)), token.name)
+    scores = emit_token_scores(emitter, Scored(decoder, decoder.extend, kernels, len(program.prefix)), token.name)
     inputs = [(value.name, value.type) for value in (*decoder.given, token)]
     outputs = [
         (emitter.op("Identity", scores, name=TOKEN_SCORES), Type("float32", (token.type.axes[0], Axis("scored"))))
@@ -237,7 +244,7 @@ def _continuing(
     """A model that continues a stream; `last` is its own input."""
     emitter, decoder = _emitter(program, weights), program.decoder
     options = _options(emitter, program.sampling, decoder.written)
-    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS, suppress_first=())
+    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS, kernels=program.traits.kernels)
     tokens, after = emit(emitter, decoder, given, last[0])
     moving = moving_types(decoder)
     outputs = [(emitter.op("Identity", tokens, name=STREAMED), Type("int64", (Axis("steps"), Axis("batch"))))]
@@ -257,7 +264,7 @@ def refill_models(program: Program, rows: Program, weights: Initializers) -> dic
         **_options(emitter, program.sampling, decoder.written),
         "max_new_tokens": Type("int64", (Axis("batch"),)),
     }
-    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS, suppress_first=())
+    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS, kernels=program.traits.kernels)
     tokens, scores, after = emit_refill(emitter, decoder, reading, given, COUNT)
     types, steps = after_types(decoder), (Axis("steps"), Axis("batch"))
     outputs = [
