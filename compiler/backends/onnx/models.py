@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 import onnx
 
@@ -151,14 +152,7 @@ def sampling_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     for value in decoder.given:
         emitter.bind(value, value.name)
     options = _options(emitter, program.sampling, decoder.written)
-    given = SampleInputs(
-        "prompt",
-        "seed",
-        **_alone(options),
-        edits=_EDITS,
-        suppress_first=program.suppress_first,
-        kernels=program.traits.kernels,
-    )
+    given = _sampled(program, options, "prompt", program.suppress_first)
     result, heads = emit_sampling(emitter, decoder, given, program.longest)
     for name, value in asdict(result).items():
         emitter.op("Identity", value, name=name)
@@ -244,7 +238,7 @@ def _continuing(
     """A model that continues a stream; `last` is its own input."""
     emitter, decoder = _emitter(program, weights), program.decoder
     options = _options(emitter, program.sampling, decoder.written)
-    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS, kernels=program.traits.kernels)
+    given = _sampled(program, options)
     tokens, after = emit(emitter, decoder, given, last[0])
     moving = moving_types(decoder)
     outputs = [(emitter.op("Identity", tokens, name=STREAMED), Type("int64", (Axis("steps"), Axis("batch"))))]
@@ -264,7 +258,7 @@ def refill_models(program: Program, rows: Program, weights: Initializers) -> dic
         **_options(emitter, program.sampling, decoder.written),
         "max_new_tokens": Type("int64", (Axis("batch"),)),
     }
-    given = SampleInputs("", "seed", **_alone(options), edits=_EDITS, kernels=program.traits.kernels)
+    given = _sampled(program, options)
     tokens, scores, after = emit_refill(emitter, decoder, reading, given, COUNT)
     types, steps = after_types(decoder), (Axis("steps"), Axis("batch"))
     outputs = [
@@ -504,6 +498,16 @@ def _options(emitter: Emitter, defaults: SearchOptions | SampleOptions, special:
         for name, value in numbers(defaults).items()
     }
     return {**types, END_TOKEN: emitter.default(END_TOKEN, special.as_input(special.end))}
+
+
+def _sampled(
+    program: Program, options: Mapping[str, Type], prompt: str = "", suppress_first: tuple[int, ...] = ()
+) -> SampleInputs:
+    """The inputs of sampling, which have the names of the options."""
+    names: dict[str, Any] = _alone(options)
+    return SampleInputs(
+        prompt, "seed", **names, edits=_EDITS, suppress_first=suppress_first, kernels=program.traits.kernels
+    )
 
 
 def _alone(options: Mapping[str, Type]) -> dict[str, str]:
