@@ -47,16 +47,18 @@ struct Attend {
       for (int64_t head = first; head < last; ++head) {
         const int64_t place = slot * keys * queries.shared + head;
         const int64_t ahead = head + 1 < last ? static_cast<int64_t>(seen.size()) : 0;
-        const Memory<Stored> memory{key.numbers(place),
-                                    value.numbers(place),
-                                    queries.shared * key.width(),
-                                    queries.shared * value.width(),
-                                    key.depth(),
-                                    value.depth(),
-                                    attributes.scale,
-                                    seen.data(),
-                                    ahead};
+        Memory<Stored> memory{key.numbers(place),
+                              value.numbers(place),
+                              queries.shared * key.width(),
+                              queries.shared * value.width(),
+                              key.depth(),
+                              value.depth(),
+                              attributes.scale,
+                              seen.data(),
+                              ahead};
         if (head == first) fetch_rows(memory, seen);
+        const int64_t together = queries.rows * queries.repeated, count = static_cast<int64_t>(seen.size());
+        pack_keys(routines, memory, seen.data(), count, together);
         attend(queries, bias, sentence, head, memory, seen, every, scratch.data());
       }
     });
@@ -87,7 +89,9 @@ struct Attend {
                      float* scratch) const {
     const std::vector<float> zeros(static_cast<size_t>(memory.key_depth));
     const int64_t count = static_cast<int64_t>(every.size());
-    Groups<Stored> group(routines, memory, count, scratch);
+    Memory<Stored> by_rows = memory;
+    by_rows.panels = nullptr;
+    Groups<Stored> group(routines, by_rows, count, scratch);
     group.add(zeros.data(), out, every.data(), count, nullptr, nullptr);
     group.finish();
   }

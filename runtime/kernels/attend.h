@@ -22,7 +22,8 @@ __attribute__((always_inline)) inline float scale_of(const int8_t* row) {
 }
 
 // The keys and values of one head, float32, float16 (as uint16_t) or int8: row i of the keys has its numbers at
-// key + i * key_step. The rows `ahead` of the next head, which follows this one in each row, are prefetched.
+// key + i * key_step. The rows `ahead` of the next head, which follows this one in each row, are prefetched. `panels`, if
+// not null, are the keys that the queries see, as `pack` wrote them.
 template <typename Stored>
 struct Memory {
   const Stored* key;
@@ -32,13 +33,14 @@ struct Memory {
   float scale;
   const int64_t* ahead;
   int64_t ahead_count;
+  const float* panels = nullptr;
 };
 
 // Queries that are computed together to share their reads. Query i sees rows[i][0 .. count[i] - 1], the first `shared`
 // of which, as far as it sees them, are the same for all queries. bias[i], if not null, is added to the scores:
 // bias[i][places[i][j]] to the score of row j, or bias[i][j] if places[i] is null.
 struct Group {
-  static constexpr int MOST = 4;
+  static constexpr int MOST = 6;
 
   void add(const float* one_query, float* one_out, const int64_t* its_rows, int64_t its_count, const float* its_bias,
            const int64_t* its_places) {
@@ -60,6 +62,9 @@ struct Group {
   const float* bias[MOST];
   const int64_t* places[MOST];
 };
+
+// The number of floats that `pack` needs for the panels of some keys.
+inline int64_t panels_size(int64_t keys, int64_t depth) { return (keys + 15) / 16 * 16 * (depth + 1); }
 
 // The number of scratch floats that `attend` needs for up to `keys` keys: it writes one vector more.
 inline int64_t scratch_size(int64_t keys) { return Group::MOST * ((keys + 15) / 16 * 16 + 16); }
@@ -85,6 +90,12 @@ struct StepRoutines {
   void (*attend)(const Memory<float>& memory, const Group& group, float* scratch);
   void (*attend_narrow)(const Memory<uint16_t>& memory, const Group& group, float* scratch);
   void (*attend_int8)(const Memory<int8_t>& memory, const Group& group, float* scratch);
+
+  // Writes the keys of some rows in panels, in which the lanes of a vector hold a number of several keys each. Scores
+  // by panels have the same bits as scores by rows.
+  void (*pack)(const Memory<float>& memory, const int64_t* rows, int64_t count, float* panels);
+  void (*pack_narrow)(const Memory<uint16_t>& memory, const int64_t* rows, int64_t count, float* panels);
+  void (*pack_int8)(const Memory<int8_t>& memory, const int64_t* rows, int64_t count, float* panels);
 
   // Rounds each number to the nearest float16, saturating at the largest.
   void (*narrow)(const float* values, int64_t count, uint16_t* halves);

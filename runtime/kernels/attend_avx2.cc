@@ -66,6 +66,7 @@ struct Vector {
     const __m128d two = _mm_add_pd(_mm256_castpd256_pd128(four), _mm256_extractf128_pd(four, 1));
     return _mm_cvtsd_f64(_mm_add_sd(two, _mm_unpackhi_pd(two, two)));
   }
+  static void keep(Float& a) { asm("" : "+x"(a)); }
   // Lane i is the sum of the lanes of a[i]. Each step halves the number of vectors, and adds lanes half as far apart.
   static Float sums(const Float* a) {
     Float half[4], quarter[2];
@@ -105,6 +106,6 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_AVX2 = {attend, attend, attend, narrow, quantize, scan, collect, weigh};
+const StepRoutines STEP_AVX2 = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh};
 }
 #endif

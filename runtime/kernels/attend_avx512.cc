@@ -49,6 +49,7 @@ struct Vector {
     const __m256 high = _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd(a), 1));
     return _mm512_reduce_add_pd(_mm512_add_pd(_mm512_cvtps_pd(_mm512_castps512_ps256(a)), _mm512_cvtps_pd(high)));
   }
+  static void keep(Float& a) { asm("" : "+v"(a)); }
   // Lane i is the sum of the lanes of a[i]. Each step halves the number of vectors, and adds lanes half as far apart.
   static Float sums(const Float* a) {
     Float eight[8], four[4], two[2];
@@ -88,6 +89,6 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_AVX512 = {attend, attend, attend, narrow, quantize, scan, collect, weigh};
+const StepRoutines STEP_AVX512 = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh};
 }
 #endif

@@ -233,15 +233,17 @@ struct ExtendCached : OverCaches<ExtendCached> {
       keys.extend(key.data + own * keys.newest_step(), positions, slot, position, first, last);
       values.extend(value.data + own * values.newest_step(), positions, slot, position, first, last);
       for (int64_t head = first; head < last; ++head) {
-        const Memory<Stored> memory{keys.head(slot, head),
-                                    values.head(slot, head),
-                                    keys.step(),
-                                    values.step(),
-                                    keys.depth,
-                                    values.depth,
-                                    attributes.scale,
-                                    rows.data() + oldest,
-                                    0};
+        Memory<Stored> memory{keys.head(slot, head),
+                              values.head(slot, head),
+                              keys.step(),
+                              values.step(),
+                              keys.depth,
+                              values.depth,
+                              attributes.scale,
+                              rows.data() + oldest,
+                              0};
+        const int64_t together = window > 0 ? 0 : positions * queries.repeated;
+        pack_keys(routines, memory, rows.data(), count, together);
         Groups<Stored> groups(routines, memory, window > 0 ? 0 : count, scratch.data());
         for (int64_t i = 0; i < positions; ++i) {
           const int64_t end = position + i + 1, from = window > 0 ? std::max(oldest, end - window) : 0;

@@ -40,11 +40,17 @@ struct Vector : Floats {
     const float64x2_t high = vaddq_f64(vcvt_f64_f32(vget_low_f32(a.high)), vcvt_high_f64_f32(a.high));
     return vaddvq_f64(vaddq_f64(low, high));
   }
+  static void keep(Float&) {}
+  // Lane i is the sum of the lanes of a[i]. Each step adds lanes half as far apart.
   static Float sums(const Float* a) { return {sums_of_four(a), sums_of_four(a + 4)}; }
   static float32x4_t sums_of_four(const Float* a) {
-    float32x4_t four[4];
-    for (int i = 0; i < 4; ++i) four[i] = vaddq_f32(a[i].low, a[i].high);
-    return vpaddq_f32(vpaddq_f32(four[0], four[1]), vpaddq_f32(four[2], four[3]));
+    float64x2_t four[4];
+    for (int i = 0; i < 4; ++i) four[i] = vreinterpretq_f64_f32(vaddq_f32(a[i].low, a[i].high));
+    const auto two = [&](int i) {
+      return vaddq_f32(vreinterpretq_f32_f64(vzip1q_f64(four[i], four[i + 1])),
+                       vreinterpretq_f32_f64(vzip2q_f64(four[i], four[i + 1])));
+    };
+    return vpaddq_f32(two(0), two(2));
   }
   static unsigned at_least(Float a, Float b) {
     const uint32x4_t places = {1, 2, 4, 8};
@@ -74,6 +80,6 @@ struct Vector : Floats {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_NEON = {attend, attend, attend, narrow, quantize, scan, collect, weigh};
+const StepRoutines STEP_NEON = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh};
 }
 #endif

@@ -70,6 +70,7 @@ struct Vector {
     return pairs[0] > pairs[1] ? pairs[0] : pairs[1];
   }
   static double sum_double(Float a) { return (static_cast<double>(a[0]) + a[2]) + (static_cast<double>(a[1]) + a[3]); }
+  static void keep(Float&) {}
   static Float sums(const Float* a) { return Float{sum(a[0]), sum(a[1]), sum(a[2]), sum(a[3])}; }
   static unsigned at_least(Float a, Float b) {
     const Int yes = a >= b;
@@ -97,5 +98,5 @@ struct Vector {
 #include "search_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_PORTABLE = {attend, attend, attend, narrow, quantize, scan, collect, weigh};
+const StepRoutines STEP_PORTABLE = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh};
 }

@@ -193,6 +193,25 @@ void fetch_rows(const Memory<Stored>& memory, const std::vector<int64_t>& rows) 
   }
 }
 
+// Lets `memory` refer to the keys of some rows in panels, if so many queries make that pay. The panels are the calling thread's,
+// which has those of one head at a time.
+template <typename Stored>
+void pack_keys(const StepRoutines& routines, Memory<Stored>& memory, const int64_t* rows, int64_t count,
+               int64_t queries) {
+  constexpr int64_t ENOUGH_QUERIES = 8;
+  if (queries < ENOUGH_QUERIES || count == 0) return;
+  static thread_local Buffer buffer;
+  float* panels = buffer.at_least<float>(panels_size(count, memory.key_depth));
+  if constexpr (std::is_same_v<Stored, float>) {
+    routines.pack(memory, rows, count, panels);
+  } else if constexpr (std::is_same_v<Stored, int8_t>) {
+    routines.pack_int8(memory, rows, count, panels);
+  } else {
+    routines.pack_narrow(memory, rows, count, panels);
+  }
+  memory.panels = panels;
+}
+
 // Takes the queries of one head and computes them group by group. The first `shared` rows are the same for all of them.
 template <typename Stored>
 class Groups {

@@ -6,7 +6,7 @@
 // are `other`, or left alone; add, sub, mul, fma(a, b, c) = a * b + c, max (the second if either is not a number); sum,
 // sum_double, highest of the lanes; sums(vectors), the sum of each of `width` vectors; at_least, a bit for each lane;
 // compress, the lanes of some bits and their places, side by side; shift(a, n) = a * 2^n, where n is in the lowest bits
-// of the pattern of bits. Float16, as uint16_t, and int8 are loaded as the floats that they stand for.
+// of the pattern of bits; keep, which has a vector in a register where it may be read from memory again. Float16, as uint16_t, and int8 are loaded as the floats that they stand for.
 #include "attend.h"
 
 namespace xformc {
@@ -141,10 +141,10 @@ INLINE float to_weights(float* scores, int64_t count) {
   return Vector::sum(total);
 }
 
-// The minimum number of rows that each of the first `queries` queries sees.
-INLINE int64_t common_count(const Group& group, int queries) {
-  int64_t common = group.count[0];
-  for (int i = 1; i < queries; ++i) common = group.count[i] < common ? group.count[i] : common;
+// The minimum number of rows that each of some queries sees.
+INLINE int64_t common_count(const Group& group, int first, int queries) {
+  int64_t common = group.count[first];
+  for (int i = 1; i < queries; ++i) common = group.count[first + i] < common ? group.count[first + i] : common;
   return common;
 }
 
@@ -162,13 +162,13 @@ void mix_columns(const Memory<Stored>& memory, const Group& group, const float* 
   for (int i = 0; i < QUERIES; ++i) {
     for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::all(0);
   }
-  const int64_t common = common_count(group, QUERIES), shared = group.shared < common ? group.shared : common;
+  const int64_t common = common_count(group, 0, QUERIES), shared = group.shared < common ? group.shared : common;
   const Stored* values = memory.value + first;
   for (int64_t j = 0; j < shared; ++j) {
     const Stored* row = values + group.rows[0][j] * memory.value_step;
     Float parts[COLUMNS];
     for (int c = 0; c < COLUMNS; ++c) parts[c] = column<COLUMNS>(row, c, last);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int i = 0; i < QUERIES; ++i) {
       const Float weight = Vector::all(weights[i][j]);
       for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, parts[c], sums[i][c]);
@@ -180,10 +180,10 @@ void mix_columns(const Memory<Stored>& memory, const Group& group, const float* 
     for (int c = 0; c < COLUMNS; ++c) sums[i][c] = Vector::fma(weight, column<COLUMNS>(row, c, last), sums[i][c]);
   };
   for (int64_t j = shared; j < common; ++j) {
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int i = 0; i < QUERIES; ++i) add(i, j);
   }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
   for (int i = 0; i < QUERIES; ++i) {
     for (int64_t j = common; j < group.count[i]; ++j) add(i, j);
     const Float factor = Vector::all(factors[i]);
@@ -216,29 +216,135 @@ void mix(const Memory<Stored>& memory, const Group& group, const float* const* w
   }
 }
 
-// All scores of the group. A key that the first QUERIES queries see is read once for them.
+// The scores of the queries from `first` on, in twos and fours, by the rows of their keys. A key that several queries see
+// is read once for them.
 template <int QUERIES, typename Stored>
-INLINE void score(const Memory<Stored>& memory, const Group& group, float* const* scores) {
-  if (group.size < QUERIES) {
-    if constexpr (QUERIES > 1) score<QUERIES / 2>(memory, group, scores);
+INLINE void score(const Memory<Stored>& memory, const Group& group, int first, float* const* scores) {
+  if (group.size - first < QUERIES) {
+    if constexpr (QUERIES > 1) score<QUERIES / 2>(memory, group, first, scores);
     return;
   }
   constexpr int KEYS = WIDTH / QUERIES;
-  const int64_t common = QUERIES > 1 ? common_count(group, QUERIES) : 0;
+  const int64_t common = QUERIES > 1 ? common_count(group, first, QUERIES) : 0;
   const int64_t shared = group.shared < common ? group.shared : common;
   int64_t total = 0;
-  for (int i = 0; i < group.size; ++i) total += group.count[i];
+  for (int i = first; i < group.size; ++i) total += group.count[i];
   Ahead<Stored> ahead(memory, total - (QUERIES - 1) * shared);
   for (int64_t j = 0; j < shared; j += KEYS) {
-    score_rows<QUERIES, KEYS, true>(memory, group, 0, scores, j, shared - j);
+    score_rows<QUERIES, KEYS, true>(memory, group, first, scores, j, shared - j);
     ahead.computed(KEYS);
   }
   for (int64_t j = shared; j < common; j += KEYS) {
-    score_rows<QUERIES, KEYS, false>(memory, group, 0, scores, j, common - j);
+    score_rows<QUERIES, KEYS, false>(memory, group, first, scores, j, common - j);
     ahead.computed(WIDTH);
   }
-  for (int i = 0; i < group.size; ++i) {
-    score_rest(memory, group, i, scores, i < QUERIES ? common : 0, group.count[i], ahead);
+  for (int i = first; i < first + QUERIES; ++i) score_rest(memory, group, i, scores, common, group.count[i], ahead);
+  if constexpr (QUERIES > 1) {
+    Memory<Stored> rest = memory;
+    rest.ahead_count = 0;
+    if (group.size > first + QUERIES) score<QUERIES / 2>(rest, group, first + QUERIES, scores);
+  }
+}
+
+// How many numbers of each key there are in a panel: for integers also their scale, at the end.
+template <typename Stored>
+int64_t height_of(const Memory<Stored>& memory) {
+  return memory.key_depth + (BEFORE<Stored> > 0);
+}
+
+template <typename Stored>
+void pack(const Memory<Stored>& memory, const int64_t* rows, int64_t count, float* panels) {
+  const int64_t depth = memory.key_depth, height = height_of(memory);
+  for (int64_t j = 0; j < count; j += WIDTH, panels += height * WIDTH) {
+    const Stored* keys[WIDTH];
+    for (int k = 0; k < WIDTH; ++k) keys[k] = memory.key + rows[j + k < count ? j + k : count - 1] * memory.key_step;
+    for (int64_t d = 0; d < depth; d += WIDTH) {
+      const int left = static_cast<int>(depth - d < WIDTH ? depth - d : WIDTH);
+      float lanes[WIDTH][WIDTH];
+      for (int k = 0; k < WIDTH; ++k) {
+        Vector::store(lanes[k], left == WIDTH ? Vector::load(keys[k] + d) : Vector::load_some(keys[k] + d, left, 0));
+      }
+      for (int i = 0; i < left; ++i) {
+        for (int k = 0; k < WIDTH; ++k) panels[(d + i) * WIDTH + k] = lanes[k][i];
+      }
+    }
+    if constexpr (BEFORE<Stored> > 0) {
+      for (int k = 0; k < WIDTH; ++k) panels[depth * WIDTH + k] = scale_of(keys[k]);
+    }
+  }
+}
+
+// The scores of some queries by panels; what comes after those of a query, up to a whole panel, is overwritten too. The
+// products of a query and a key are added up in the order of `products` and `Vector::sums`: in `WIDTH` sums, which are then
+// added to those half as far apart, and so on. Four of these sums at a time are in registers, for all queries.
+template <int QUERIES, typename Stored>
+void score_panels(const Memory<Stored>& memory, const Group& group, int first, float* const* scores) {
+  constexpr int QUARTER = WIDTH / 4;
+  const int64_t depth = memory.key_depth, height = height_of(memory);
+  int64_t most = 0;
+  for (int i = 0; i < QUERIES; ++i) most = group.count[first + i] > most ? group.count[first + i] : most;
+  const float* panel = memory.panels;
+  for (int64_t j = 0; j < most; j += WIDTH, panel += height * WIDTH) {
+    Float quarters[QUERIES][QUARTER];
+    for (int l = 0; l < QUARTER; ++l) {
+      Float parts[QUERIES][4];
+      for (int i = 0; i < QUERIES; ++i) {
+        for (int k = 0; k < 4; ++k) parts[i][k] = Vector::all(0);
+      }
+      const auto add = [&](int64_t d, int k) __attribute__((always_inline)) {
+        Float key = Vector::load(panel + d * WIDTH);
+        Vector::keep(key);
+#pragma GCC unroll 4
+        for (int i = 0; i < QUERIES; ++i) {
+          parts[i][k] = Vector::fma(Vector::all(group.query[first + i][d]), key, parts[i][k]);
+        }
+      };
+      int64_t d = l;
+      for (; d + 3 * QUARTER < depth; d += WIDTH) {
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; ++k) add(d + k * QUARTER, k);
+      }
+#pragma GCC unroll 4
+      for (int k = 0; k < 4; ++k) {
+        if (d + k * QUARTER < depth) add(d + k * QUARTER, k);
+      }
+      for (int i = 0; i < QUERIES; ++i) {
+        quarters[i][l] = Vector::add(Vector::add(parts[i][0], parts[i][2]), Vector::add(parts[i][1], parts[i][3]));
+      }
+    }
+    for (int i = 0; i < QUERIES; ++i) {
+      for (int half = QUARTER / 2; half > 0; half /= 2) {
+        for (int l = 0; l < half; ++l) quarters[i][l] = Vector::add(quarters[i][l], quarters[i][l + half]);
+      }
+      Float scaled = Vector::mul(Vector::all(memory.scale), quarters[i][0]);
+      if constexpr (BEFORE<Stored> > 0) scaled = Vector::mul(scaled, Vector::load(panel + depth * WIDTH));
+      Vector::store(scores[first + i] + j, scaled);
+    }
+  }
+}
+
+// All scores of the group.
+template <typename Stored>
+INLINE void score_all(const Memory<Stored>& memory, const Group& group, float* const* scores) {
+  if (memory.panels == nullptr) {
+    score<4>(memory, group, 0, scores);
+    return;
+  }
+  for (int first = 0; first < group.size;) {
+    const int left = group.size - first;
+    if (left >= 4 && left != 6) {
+      score_panels<4>(memory, group, first, scores);
+      first += 4;
+    } else if (left >= 3) {
+      score_panels<3>(memory, group, first, scores);
+      first += 3;
+    } else if (left == 2) {
+      score_panels<2>(memory, group, first, scores);
+      first += 2;
+    } else {
+      score_panels<1>(memory, group, first, scores);
+      first += 1;
+    }
   }
 }
 
@@ -258,13 +364,12 @@ void scale_weights(const Memory<int8_t>& memory, const Group& group, int i, floa
 
 template <typename Stored>
 void attend(const Memory<Stored>& memory, const Group& group, float* scratch) {
-  static_assert(Group::MOST == 4, "score and mix have code for so many queries");
   float* weights[Group::MOST];
   float factors[Group::MOST];
   int64_t most = 0;
   for (int i = 0; i < group.size; ++i) most = group.count[i] > most ? group.count[i] : most;
   for (int i = 0; i < group.size; ++i) weights[i] = scratch + i * (scratch_size(most) / Group::MOST);
-  score<Group::MOST>(memory, group, weights);
+  score_all(memory, group, weights);
   for (int i = 0; i < group.size; ++i) add_bias(group, i, weights[i]);
   for (int i = 0; i < group.size; ++i) factors[i] = 1.0f / to_weights(weights[i], group.count[i]);
   if constexpr (std::is_same_v<Stored, int8_t>) {

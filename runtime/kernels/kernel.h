@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -144,6 +146,27 @@ class Option {
   T absent_;
   const T* data_ = nullptr;
   int64_t rows_ = 1;
+};
+
+// Memory that grows as needed and begins at a cache line.
+class Buffer {
+ public:
+  template <typename T>
+  T* at_least(int64_t count) {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(T);
+    if (bytes > size_) {
+      memory_.reset(static_cast<char*>(::operator new(bytes, std::align_val_t(64))));
+      size_ = bytes;
+    }
+    return reinterpret_cast<T*>(memory_.get());
+  }
+
+ private:
+  struct Delete {
+    void operator()(char* memory) const { ::operator delete(memory, std::align_val_t(64)); }
+  };
+  std::unique_ptr<char, Delete> memory_;
+  size_t size_ = 0;
 };
 
 using Element = ONNXTensorElementDataType;

@@ -1,35 +1,11 @@
 // Matrix products of rows with weights in panels, by the routines of gemm.h: packs rows and multiplies blocks of them.
 #pragma once
 
-#include <memory>
-#include <new>
-
 #include "gemm.h"
 #include "kernel.h"
 #include "panel.h"
 
 namespace xformc {
-
-// Memory that grows as needed and begins at a cache line.
-class Buffer {
- public:
-  template <typename T>
-  T* at_least(int64_t count) {
-    const size_t bytes = static_cast<size_t>(count) * sizeof(T);
-    if (bytes > size_) {
-      memory_.reset(static_cast<char*>(::operator new(bytes, std::align_val_t(64))));
-      size_ = bytes;
-    }
-    return reinterpret_cast<T*>(memory_.get());
-  }
-
- private:
-  struct Delete {
-    void operator()(char* memory) const { ::operator delete(memory, std::align_val_t(64)); }
-  };
-  std::unique_ptr<char, Delete> memory_;
-  size_t size_ = 0;
-};
 
 // A weight in panels, with its scale and bias.
 struct Weight {
