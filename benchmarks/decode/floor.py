@@ -20,7 +20,9 @@ from xformc.runtime.session import open_model
 FLOOR = "floor.onnx"
 """The file of a model with two loops: the products before the search, and those of its steps."""
 
-_INT8_GROUP = 4
+_GROUPS = {4: 4, 5: 32}
+"""The inputs that share a place of the second axis of a weight in integers, by its number of axes."""
+
 _WEIGHT = {"Project": 4, "ProjectCandidates": 3, "ScreenCandidates": 3}
 """The index of the first weight among the inputs of our operators."""
 
@@ -74,7 +76,7 @@ def _width(node: Any, model: onnx.ModelProto) -> int | None:
     shapes = {tensor.name: tuple(tensor.dims) for tensor in _constants(model)}
     if node.op_type in _WEIGHT:
         shape = shapes[node.input[_WEIGHT[node.op_type]]]
-        return shape[1] * _INT8_GROUP if len(shape) == 4 else shape[1]
+        return shape[1] * _GROUPS.get(len(shape), 1)
     if node.op_type in ("MatMul", "FusedMatMul", "Gemm", "DynamicQuantizeMatMul") and len(node.input) > 1:
         shape = shapes.get(node.input[1], ())
         transposed = any(item.name == "transB" and item.i for item in node.attribute)
@@ -98,7 +100,8 @@ def _logits(node: Any, model: onnx.ModelProto, folder: Path) -> Iterator[tuple[A
     by_token = [constants[name] for name in (scale, bias) if name]
     for first in range(0, given["vocabulary"], _TOKENS):
         last = min(first + _TOKENS, given["vocabulary"])
-        parts = [weight[first // PANEL : -(-last // PANEL)], *(array[first:last] for array in by_token)]
+        rows = slice(first // PANEL, -(-last // PANEL))
+        parts = [weight[rows], *(array[first:last] if array.ndim == 1 else array[rows] for array in by_token)]
         tensors = [numpy_helper.from_array(part, f"logits_{first}_{place}") for place, part in enumerate(parts)]
         project = helper.make_node(
             "Project",
