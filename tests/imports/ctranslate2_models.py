@@ -29,7 +29,7 @@ from xformc.imports.import_model import import_model
 from xformc.runtime.engine import load
 from xformc.runtime.generate import Prompt, sample
 
-VOCABULARY = 60
+VOCABULARY = 64
 NAMES = ["<unk>", "<s>", "</s>", *(f"t{number}" for number in range(3, VOCABULARY))]
 UNKNOWN, BEGIN, END = 0, 1, 2
 OF_OPT = {**OPT, "ffn_dim": 48, "max_position_embeddings": 64, "init_std": 0.3}
@@ -46,15 +46,15 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gptj": ("GPTJ", GPTJ),
     "codegen": ("CodeGen", GPTJ),
     "gpt_bigcode": ("GPTBigCode", GPT2),
-    "bloom": ("Bloom", {"hidden_size": 48, "n_layer": 2, "n_head": 6, "vocab_size": 60, "initializer_range": 0.3}),
+    "bloom": ("Bloom", {"hidden_size": 48, "n_layer": 2, "n_head": 6, "initializer_range": 0.3}),
     "falcon": ("Falcon", {**FALCON, "multi_query": True, "new_decoder_architecture": False, "parallel_attn": True}),
-    "falcon, grouped": ("Falcon", {**FALCON, "new_decoder_architecture": True, "num_kv_heads": 2}),
+    "falcon, grouped": (
+        "Falcon",
+        {**FALCON, "multi_query": False, "new_decoder_architecture": True, "num_kv_heads": 2},
+    ),
     "llama": ("Llama", {**LLAMA, "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}),
     "llama, tied": ("Llama", {**WIDE, "tie_word_embeddings": True, "attention_bias": True}),
-    "llama, llama3": (
-        "Llama",
-        {**LLAMA, "rope_parameters": {**LLAMA3, "original_max_position_embeddings": 16}},
-    ),
+    "llama, llama3": ("Llama", {**LLAMA, "rope_parameters": {**LLAMA3, "original_max_position_embeddings": 16}}),
     "mistral": ("Mistral", {**LLAMA, "head_dim": 12, "sliding_window": 12}),
     "qwen2": ("Qwen2", LLAMA),
     "qwen3": ("Qwen3", {**LLAMA, "head_dim": 12, "tie_word_embeddings": True}),
@@ -66,15 +66,16 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
 
 def write_origin(folder: Path, name: str) -> Path:
     """A folder of transformers with a tokenizer that has words alone."""
-    save(folder, MODELS[name][0], {**MODELS[name][1], "bos_token_id": BEGIN, "eos_token_id": END})
+    settings = {"bos_token_id": BEGIN, "eos_token_id": END, "vocab_size": VOCABULARY}
+    save(folder, MODELS[name][0], {**MODELS[name][1], **settings})
     words = {"type": "WordLevel", "vocab": {one: place for place, one in enumerate(NAMES)}, "unk_token": NAMES[UNKNOWN]}
     nothing = dict.fromkeys(("truncation", "padding", "normalizer", "post_processor", "decoder"))
     split = {"pre_tokenizer": {"type": "WhitespaceSplit"}}
     content = {"version": "1.0", **nothing, **split, "added_tokens": [], "model": words}
     (folder / "tokenizer.json").write_text(json.dumps(content))
     special = {"unk_token": NAMES[UNKNOWN], "bos_token": NAMES[BEGIN], "eos_token": NAMES[END], "pad_token": NAMES[END]}
-    settings = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
-    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    names = {"tokenizer_class": "PreTrainedTokenizerFast", **special}
+    (folder / "tokenizer_config.json").write_text(json.dumps(names))
     return folder
 
 

@@ -25,7 +25,7 @@ from xformc.imports.origins.ctranslate2_files import read_binary
 from xformc.runtime.engine import load
 from xformc.runtime.tokenizer import open_vocabulary
 
-KINDS = {"float32": 0, "int8": 1, "int16": 2, "float16": 4}
+KINDS = {"float32": 0, "int8": 1, "int16": 2, "int32": 3, "float16": 4}
 TOKENS = ["<pad>", "<unk>", "<s>", "</s>", *"abcdefgh"]
 CONFIG = {
     "add_source_bos": False, "add_source_eos": True, "bos_token": "<s>", "decoder_start_token": "<s>",

@@ -15,6 +15,7 @@ from xformc.imports.origin import Origin, Reader
 from xformc.imports.origins.ctranslate2_files import (
     CONFIG,
     MODEL,
+    PADDINGS,
     Binary,
     class_of,
     count_layers,
@@ -31,7 +32,6 @@ TRANSFORMER = "TransformerSpec"
 SIDES = ("source", "target")
 EMBEDDINGS = {"source": "encoder/embeddings_0/weight", "target": "decoder/embeddings/weight"}
 PROJECTION, BIAS = "decoder/projection/weight", "decoder/projection/bias"
-PADDINGS = ("<pad>", "<blank>")
 NEVER = -1e4
 """The logit of a padding that the model lacks, whose probability is then 0 in float32."""
 

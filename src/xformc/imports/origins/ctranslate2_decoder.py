@@ -12,6 +12,7 @@ from xformc.imports.origin import Origin, Reader
 from xformc.imports.origins.ctranslate2_files import (
     CONFIG,
     MODEL,
+    PADDINGS,
     Binary,
     class_of,
     count_layers,
@@ -52,10 +53,10 @@ def _read(path: Path, table: Path | None) -> Origin:
         raise UserError(f"its vocabulary has {len(names):,} tokens, and the model {values['vocab_size']}", place=place)
     special = _special(names, config, str(folder / CONFIG))
     tokenizer = _tokenizer(folder, names, special)
-    if tokenizer is not None and JSON in tokenizer.files:
+    if tokenizer is not None and (folder / JSON).is_file():  # its template says how a text begins
         special.pop("begin", None)
         special |= {key: one for key, one in {"begin": tokenizer.first()}.items() if one is not None}
-    values |= {key: special.get(key, "none") for key in ("begin", "unknown")} | {"end": special["end"]}
+    values |= {key: special.get(key, "none") for key in ("pad", "begin", "unknown")} | {"end": special["end"]}
     return Origin(place, values, load_family(table or TABLE), lambda _: tensors, tokenizer)
 
 
@@ -171,9 +172,10 @@ def _layer(tensors: Mapping[str, Stored]) -> str:
 
 def _biases(tensors: Mapping[str, Stored], *, gated: bool) -> str:
     """The maps of a layer that have biases."""
-    maps = {"queries": QUERIES, "outputs": f"{FIRST}/self_attention/linear_1", "network": INNER}
+    network = "gated network" if gated else "network"
+    maps = {"queries": QUERIES, "outputs": f"{FIRST}/self_attention/linear_1", network: INNER}
     found = [name for name, place in maps.items() if f"{place}/bias" in tensors]
-    if found == [name for name in maps if name != "network" or not gated]:
+    if found == [*maps][: 2 if gated else 3]:
         return "all"
     return ", ".join(found) or "none"
 
@@ -204,7 +206,9 @@ def _special(names: Sequence[str], config: Mapping[str, object], place: str) -> 
     Raises: UserError if there is no end token.
     """
     keys = {"end": "eos_token", "begin": "bos_token", "unknown": "unk_token"}
-    found = {key: names.index(str(config.get(name))) for key, name in keys.items() if str(config.get(name)) in names}
+    said = {key: str(config.get(name)) for key, name in keys.items()}
+    said["pad"] = next((name for name in PADDINGS if name in names), "")
+    found = {key: names.index(name) for key, name in said.items() if name in names}
     if "end" not in found:
         raise UserError(
             f"eos_token: {str(config.get('eos_token'))[:60]} must be a token of the vocabulary", place=place
@@ -218,7 +222,10 @@ def _tokenizer(folder: Path, names: Sequence[str], special: Mapping[str, int]) -
         return ForeignTokenizer({JSON: read_file(folder / JSON)}, special.get("unknown"))
     if "unknown" not in special:
         return None
-    return tokenizer_beside(folder, {"text": names}, {special["unknown"]: "<unk>", special["end"]: "</s>"})
+    named = {
+        special[key]: name for key, name in (("unknown", "<unk>"), ("end", "</s>"), ("pad", "<pad>")) if key in special
+    }
+    return tokenizer_beside(folder, {"text": names}, named)
 
 
 READER = Reader(_reads, _read)

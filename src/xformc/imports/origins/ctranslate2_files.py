@@ -19,6 +19,7 @@ from xformc.imports.checkpoint import Array, Stored
 from xformc.imports.json_file import read_json
 
 MODEL, CONFIG = "model.bin", "config.json"
+PADDINGS = ("<pad>", "<blank>")
 VERSION, MOST_VARIABLES, MOST_AXES = 6, 100_000, 8
 KINDS = ("F32", "I8", "I16", "I32", "F16", "BF16")
 """The formats of numbers, by CTranslate2's number of each."""
