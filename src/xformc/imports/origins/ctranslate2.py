@@ -31,6 +31,7 @@ TABLE = FAMILIES.parent / "origins" / "ctranslate2.yaml"
 TRANSFORMER = "TransformerSpec"
 SIDES = ("source", "target")
 EMBEDDINGS = {"source": "encoder/embeddings_0/weight", "target": "decoder/embeddings/weight"}
+QUERIES, INNER = "encoder/layer_0/self_attention/linear_0", "encoder/layer_0/ffn/linear_0"
 PROJECTION, BIAS = "decoder/projection/weight", "decoder/projection/bias"
 NEVER = -1e4
 """The logit of a padding that the model lacks, whose probability is then 0 in float32."""
@@ -100,7 +101,7 @@ def _options(numbers: Mapping[str, int | float], tensors: Mapping[str, Stored], 
 
 def _sizes(binary: Binary, tensors: Mapping[str, Stored], place: str) -> dict[str, Scalar]:
     """What the shapes of the tensors say. Raises: UserError if one that says it is not there."""
-    inner, table = "encoder/layer_0/ffn/linear_0/weight", "encoder/position_encodings/encodings"
+    inner, table = f"{INNER}/weight", "encoder/position_encodings/encodings"
     needed = (*EMBEDDINGS.values(), PROJECTION, inner, table)
     missing = [name for name in needed if name not in tensors or len(tensors[name].shape) != 2]
     if missing:
@@ -113,9 +114,21 @@ def _sizes(binary: Binary, tensors: Mapping[str, Stored], place: str) -> dict[st
         "d_model": tensors[PROJECTION].shape[1],
         "d_ff": tensors[inner].shape[0],
         "max_positions": min(tensors[name].shape[0] for name in tensors if name.endswith("/encodings")),
+        "attention_bias": f"{QUERIES}/bias" in tensors,
+        "network": _network(tensors),
         "layernorm_embedding": "encoder/layernorm_embedding/gamma" in tensors,
         "sharing": shared.get((same[0] == same[1], same[1] == same[2]), "none"),
     }
+
+
+def _network(tensors: Mapping[str, Stored]) -> str:
+    """The kind of the feed-forward networks."""
+    biased = f"{INNER}/bias" in tensors
+    if f"{INNER}_noact/weight" in tensors:
+        return "gated_biased" if biased else "gated"
+    if biased == (f"{QUERIES}/bias" in tensors):
+        return "plain"
+    return "biased" if biased else "bare"
 
 
 def _tokens(folder: Path, config: Mapping[str, object], *, zero_start: bool) -> _Tokens:
