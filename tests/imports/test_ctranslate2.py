@@ -194,9 +194,7 @@ def test_damaged_files_are_refused(xformc: CommandLine, tmp_path: Path) -> None:
     (folder / "model.bin").write_bytes(struct.pack("<I", 5) + whole[4:])
     assert "version 5; imported is version 6" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
     write_model(folder, variables(), "Wav2Vec2Spec")
-    assert "is a Wav2Vec2Spec; imported are TransformerSpec, " in mistake(
-        xformc("import", folder, "-o", tmp_path / "run")
-    )
+    assert "is a Wav2Vec2Spec; imported are Tr" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
     write_model(folder, variables(), add_source_eos=False)
     (folder / "shared_vocabulary.json").write_text(json.dumps([*TOKENS, "a"]))
     assert "must be a list of tokens, each once" in mistake(xformc("import", folder, "-o", tmp_path / "run"))

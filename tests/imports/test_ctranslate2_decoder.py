@@ -15,6 +15,7 @@ from small_specs import small_text
 
 from tests.exports.test_hugging_face import done, write_run
 from tests.imports.ctranslate2_models import END, NAMES, Ours, Theirs, convert, difference, prompts, write_origin
+from tests.imports.opennmt_files import VARIANTS, write_opennmt
 from tests.imports.test_ctranslate2 import write_model
 from tests.imports.test_tokenizers import train_piece_model
 from xformc.compiler.spec import load_spec
@@ -71,6 +72,20 @@ def test_a_phi_is_exported(tmp_path: Path) -> None:
     import_model(write_origin(tmp_path / "origin", "phi"), tmp_path / "run")
     export_ctranslate2(tmp_path / "run", tmp_path / "back")
     assert_same(tmp_path / "run", tmp_path / "back")
+
+
+@pytest.mark.parametrize("name", ["lm", "lm-alibi"])
+def test_opennmt_by_way_of_ctranslate2_is_the_same_model(tmp_path: Path, name: str) -> None:
+    converters: Any = pytest.importorskip("ctranslate2.converters")
+    kinds = dict.fromkeys(("encoder_type", "decoder_type"), "transformer_lm")  # as the converter calls both
+    path = write_opennmt(tmp_path / "model.pt", **{**VARIANTS[name], **kinds})
+    converters.OpenNMTPyConverter(str(path), unsafe_deserialization=True).convert(str(tmp_path / "theirs"))
+    for source, run in ((path, "first"), (tmp_path / "theirs", "second")):
+        import_model(source, tmp_path / run)
+    text, theirs = [[2, 5, 6, 9, 11]], Theirs(tmp_path / "theirs")
+    first, second = (Ours(tmp_path / run).logits(text) for run in ("first", "second"))
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_allclose(second, theirs.logits(text), rtol=0, atol=1e-4)
 
 
 def test_scaled_rotary_positions_of_llama3_are_what_ctranslate2_computes(tmp_path: Path) -> None:
