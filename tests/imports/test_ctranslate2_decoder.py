@@ -318,15 +318,15 @@ def test_what_is_not_supported_is_refused_by_name(
 
 def test_changed_files_are_refused_or_imported(xformc: CommandLine, tmp_path: Path) -> None:
     """Each number of the file in turn, the options and the vocabulary: no change ends otherwise than with a mistake."""
-    random, whole = np.random.default_rng(7), variables()
+    random, whole, folder = np.random.default_rng(7), variables(), tmp_path / "model"
     numbers = [name for name, one in whole.items() if np.ndim(one) == 0]
     changes = [(name, value) for name in numbers for value in (0, -1, 3, 100)]
     for place in random.choice(len(changes), 16, replace=False):
         name, value = changes[place]
-        folder = write(tmp_path / "model", {**whole, name: np.asarray(value, np.asarray(whole[name]).dtype)})
+        write(folder, {**whole, name: np.asarray(value, np.asarray(whole[name]).dtype)})
         assert_refused_or_imported(xformc, folder, tmp_path / "run")
     for name in random.choice([name for name in whole if name not in numbers], 8, replace=False):
-        folder = write(tmp_path / "model", {**whole, name: whole[name][:-1]})
+        write(folder, {**whole, name: whole[name][:-1]})
         assert mistake(xformc("import", folder, "-o", tmp_path / "run"))
     for key, value in [
         ("layer_norm_epsilon", -3.5),
