@@ -54,9 +54,8 @@ def _read(path: Path, table: Path | None) -> Origin:
     special = _special(names, config, str(folder / CONFIG))
     tokenizer = _tokenizer(folder, names, special)
     if tokenizer is not None and (folder / JSON).is_file():  # its template says how a text begins
-        special.pop("begin", None)
-        special |= {key: one for key, one in {"begin": tokenizer.first()}.items() if one is not None}
-    values |= {key: special.get(key, "none") for key in ("pad", "begin", "unknown")} | {"end": special["end"]}
+        special["begin"] = tokenizer.first()
+    values |= {key: "none" if special.get(key) is None else special[key] for key in ("pad", "begin", "unknown", "end")}
     return Origin(place, values, load_family(table or TABLE), lambda _: tensors, tokenizer)
 
 
@@ -126,15 +125,12 @@ def _norm(values: Values, tensors: Mapping[str, Stored]) -> str:
         return "pre"
     offsets = [name for name in values if name.endswith(OFFSET)]
     norms = {name for name in tensors if name.endswith("norm/gamma")}
-    if not any(values[name] for name in offsets):
-        for name in offsets:
-            del values[name]
-        return "rms"
     kinds = {place[1] if (place := IN_LAYER.fullmatch(name)) else name for name in norms}
-    if len(offsets) == len(kinds) and all(values[name] == 1 for name in offsets):
+    kind = "rms_offset" if any(values[name] for name in offsets) else "rms"
+    if kind == "rms" or (len(offsets) == len(kinds) and all(values[name] == 1 for name in offsets)):
         for name in offsets:
             del values[name]
-    return "rms_offset"
+    return kind
 
 
 def _positions(values: Values, tensors: Mapping[str, Stored]) -> str:
@@ -200,7 +196,7 @@ def _scaling(values: Values) -> None:
         values[kind] = -1
 
 
-def _special(names: Sequence[str], config: Mapping[str, object], place: str) -> dict[str, int]:
+def _special(names: Sequence[str], config: Mapping[str, object], place: str) -> dict[str, int | None]:
     """The special tokens. A begin or an unknown token that is the end token is none.
 
     Raises: UserError if there is no end token.
@@ -216,16 +212,14 @@ def _special(names: Sequence[str], config: Mapping[str, object], place: str) -> 
     return {key: one for key, one in found.items() if key == "end" or one != found["end"]}
 
 
-def _tokenizer(folder: Path, names: Sequence[str], special: Mapping[str, int]) -> ForeignTokenizer | None:
+def _tokenizer(folder: Path, names: Sequence[str], special: Mapping[str, int | None]) -> ForeignTokenizer | None:
     """The tokenizer in the folder, else the words of the vocabulary; none of a vocabulary without an unknown token."""
     if (folder / JSON).is_file():
         return ForeignTokenizer({JSON: read_file(folder / JSON)}, special.get("unknown"))
     if "unknown" not in special:
         return None
-    named = {
-        special[key]: name for key, name in (("unknown", "<unk>"), ("end", "</s>"), ("pad", "<pad>")) if key in special
-    }
-    return tokenizer_beside(folder, {"text": names}, named)
+    named = ((special.get(key), name) for key, name in (("unknown", "<unk>"), ("end", "</s>"), ("pad", "<pad>")))
+    return tokenizer_beside(folder, {"text": names}, {one: name for one, name in named if one is not None})
 
 
 READER = Reader(_reads, _read)
