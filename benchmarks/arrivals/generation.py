@@ -13,8 +13,10 @@ from benchmarks.arrivals.rates import Clock, Player, Request, in_batches
 from benchmarks.decode.child import Child
 from benchmarks.decode.engines import fresh_weights
 from benchmarks.decode.speed import SETTINGS
+from benchmarks.generation.models import write_run
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.spec import load_spec
+from xformc.exports.ctranslate2 import export_ctranslate2
 from xformc.format.manifest import SampleOptions
 from xformc.runtime.batch_server import Seats
 from xformc.runtime.engine import Engine, load
@@ -37,13 +39,11 @@ def prompts(lines: Sequence[tuple[str, str]], vocabulary: int = 50000) -> list[A
 
 def players(folder: Path, arguments: argparse.Namespace) -> dict[str, Player[Ask]]:
     """Return the players by name, with one model of the sizes of GPT-2 small and random weights."""
-    from benchmarks.decode.ctranslate2_model import export_gpt
-
     (folder / "generator.yaml").write_text(GPT, encoding="utf-8")
     spec = load_spec(folder / "generator.yaml")
     weights, int8 = fresh_weights(spec, "native"), arguments.precision == "int8"
     build_engine(spec, weights, None, "native", folder / "engine", rounding=Rounding(arguments.precision))
-    export_gpt(spec, weights, folder / "peer", quantization="int8" if int8 else None)
+    export_ctranslate2(write_run(spec, weights, folder / "run"), folder / "peer", "int8" if int8 else None)
     engine = load(folder / "engine", threads=arguments.threads)
     found: dict[str, Player[Ask]] = {
         "slots": partial(slots, engine, arguments),

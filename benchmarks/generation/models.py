@@ -35,8 +35,14 @@ def model_spec(name: str, folder: Path) -> Spec:
 
 
 def write_hugging_face(spec: Spec, weights: Mapping[str, np.ndarray], folder: Path) -> Path:
-    """Write the model as a folder of transformers below `folder`, with a tokenizer that has names alone; return it."""
-    run, out = folder / "run", folder / "hugging_face"
+    """Write the model as a folder of transformers below `folder`; return it."""
+    out = folder / "hugging_face"
+    export_hugging_face(write_run(spec, weights, folder / "run"), out)
+    return out
+
+
+def write_run(spec: Spec, weights: Mapping[str, np.ndarray], run: Path) -> Path:
+    """Write the model as a run with a tokenizer that has names alone; return its folder."""
     run.mkdir()
     (run / SPEC).write_text(spec.resolved_yaml(), encoding="utf-8")
     write_tensors(run / WEIGHTS, {name: torch.from_numpy(array) for name, array in weights.items()}, {})
@@ -45,8 +51,7 @@ def write_hugging_face(spec: Spec, weights: Mapping[str, np.ndarray], folder: Pa
     nothing = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
     content = {"version": "1.0", **nothing, "added_tokens": [], "model": model}
     (run / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
-    export_hugging_face(run, out)
-    return out
+    return run
 
 
 def token_names(size: int) -> list[str]:

@@ -108,7 +108,7 @@ def test_the_choices_of_ctranslate2_are_found(tmp_path: Path) -> None:
 
 def test_what_ctranslate2_cannot_say_is_named(xformc: CommandLine, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
-    run = write_run(tmp_path / "run", small_text("gpt"))
+    run = write_run(tmp_path / "run", small_text("regression"))
     base = write_run(
         tmp_path / "base", small_text("transformer_base").replace("positions: sinusoidal", "positions: none")
     )

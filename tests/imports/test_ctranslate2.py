@@ -10,22 +10,25 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from command_line import CommandLine, mistake
 
 from tests.exports.test_hugging_face import done
 from tests.imports.fairseq_files import write_fairseq
 from tests.imports.opennmt_files import SOURCE, VARIANTS, write_opennmt
 from tests.imports.opennmt_files import TEXTS as OPENNMT_TEXTS
+from tests.imports.test_fairseq import logits
 from tests.imports.test_tokenizers import SENTENCES, TEXTS, train_piece_model
 from tests.imports.test_tuning import marian
 from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import load_weights
 from xformc.errors import UserError
+from xformc.imports.import_model import import_model
 from xformc.imports.origins.ctranslate2_files import read_binary
 from xformc.runtime.engine import load
 from xformc.runtime.tokenizer import open_vocabulary
 
-KINDS = {"float32": 0, "int8": 1, "int16": 2, "float16": 4}
+KINDS = {"float32": 0, "int8": 1, "int16": 2, "int32": 3, "float16": 4}
 TOKENS = ["<pad>", "<unk>", "<s>", "</s>", *"abcdefgh"]
 CONFIG = {
     "add_source_bos": False, "add_source_eos": True, "bos_token": "<s>", "decoder_start_token": "<s>",
@@ -105,6 +108,38 @@ def test_int8_becomes_the_numbers_that_it_stands_for(xformc: CommandLine, tmp_pa
     assert {**spec.sizes}["max_positions"] == 20 and spec.inputs["source"].special.pad == 0
 
 
+def changed(found: dict[str, Any], network: str) -> dict[str, Any]:
+    """The variables with another feed-forward network: its gates, and the biases that it and attention have."""
+    random = np.random.default_rng(6)
+    for layer in ("encoder/layer_0", "decoder/layer_0"):
+        ffn = f"{layer}/ffn"
+        if network.startswith("gated"):
+            found[f"{ffn}/linear_0_noact/weight"] = random.normal(size=(12, 8)).astype(np.float32)
+            found[f"{ffn}/linear_0_noact/bias"] = random.normal(size=12).astype(np.float32)
+        for name in [name for name in found if name.startswith(layer) and name.endswith("/bias")]:
+            if network == "bare" or not name.startswith(ffn) or (network == "gated" and name.startswith(ffn)):
+                del found[name]
+    return found
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("network", ["biased", "bare", "gated", "gated_biased"])
+def test_feed_forward_networks_compute_what_ctranslate2_does(tmp_path: Path, network: str) -> None:
+    """The scores of texts, with attention that has no biases."""
+    ctranslate2: Any = pytest.importorskip("ctranslate2")
+    folder = write_model(tmp_path / "model", changed(variables(), network))
+    import_model(folder, tmp_path / "run")
+    spec = load_spec(tmp_path / "run" / "spec.yaml")
+    source, target = [[5, 9, 7, 11, 4, 3]], [[2, 5, 6, 9, 8]]
+    found = logits(tmp_path / "run", spec, torch.tensor(source), torch.tensor(target))[0].log_softmax(-1)
+    translator = ctranslate2.Translator(str(folder), intra_threads=1, compute_type="float32")
+    (theirs,) = translator.score_batch(
+        [[TOKENS[one] for one in source[0][:-1]]], [[TOKENS[one] for one in target[0][1:]]]
+    )
+    ours = [float(found[place, token]) for place, token in enumerate([*target[0][1:], 3])]
+    assert ours == pytest.approx(theirs.log_probs, abs=1e-4)
+
+
 def test_a_sentencepiece_model_beside_it_gets_its_ids(xformc: CommandLine, tmp_path: Path) -> None:
     folder = write_model(tmp_path / "model", variables())
     train_piece_model(folder / "sentencepiece.model", vocab_size=70)
@@ -123,7 +158,7 @@ def test_a_sentencepiece_model_beside_it_gets_its_ids(xformc: CommandLine, tmp_p
         ({"decoder/alibi": np.int8(1)}, {}, "decoder.alibi: 1"),
         ({"decoder/pre_norm": np.int8(1)}, {}, "pre_norm"),
         ({"encoder/layer_0/self_attention/queries_scale": np.float32(1)}, {}, "queries_scale"),
-        ({"encoder/layer_0/ffn/linear_0_noact/weight": np.zeros((12, 8), np.float32)}, {}, "left over"),
+        ({"encoder/layer_0/ffn/linear_0_noact/weight": np.zeros((12, 8), np.float32)}, {}, "missing"),
         ({"encoder/scale_embeddings": np.float32(3)}, {}, "scale_embeddings is 3; imported are 1 and sqrt(d_model)"),
         ({"encoder/position_encodings/encodings": np.int8(1)}, {}, "has no matrix encoder/position_encodings"),
         ({}, {"add_source_bos": True}, "sources with a begin token are not imported"),
@@ -159,7 +194,7 @@ def test_damaged_files_are_refused(xformc: CommandLine, tmp_path: Path) -> None:
     (folder / "model.bin").write_bytes(struct.pack("<I", 5) + whole[4:])
     assert "version 5; imported is version 6" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
     write_model(folder, variables(), "Wav2Vec2Spec")
-    assert "is a Wav2Vec2Spec; imported are Transformers" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    assert "is a Wav2Vec2Spec; imported are Tr" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
     write_model(folder, variables(), add_source_eos=False)
     (folder / "shared_vocabulary.json").write_text(json.dumps([*TOKENS, "a"]))
     assert "must be a list of tokens, each once" in mistake(xformc("import", folder, "-o", tmp_path / "run"))

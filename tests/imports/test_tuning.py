@@ -10,8 +10,9 @@ import pytest
 import torch
 from command_line import CommandLine, mistake
 
-from tests.imports.test_replay import BART, GPT2, MARIAN, save
+from tests.imports.test_replay import BART, MARIAN
 from tests.imports.test_tokenizers import SENTENCES, write_byte_pairs, write_marian
+from tests.imports.transformers_models import GPT2, save
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import SHARED, begin, run_passes
 from xformc.compiler.spec import Spec, load_spec

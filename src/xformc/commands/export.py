@@ -68,7 +68,7 @@ def export(
     hf writes config.json, safetensors and the tokenizer, by the tables of docs/import.md. What a model computes and the
     family cannot say is an error, all of it at once.
 
-    ct2 writes Transformers for translation, and needs the package ctranslate2.
+    ct2 writes Transformers for translation and language models, and needs the package ctranslate2.
     """
     given = {
         "hf": {"family": family, "map": table, "replay": compare, "licence": licence},

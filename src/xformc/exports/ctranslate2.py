@@ -1,6 +1,7 @@
-"""Exports Transformers for translation as models of CTranslate2, by its own specification classes."""
+"""Exports models as models of CTranslate2, by its own specification classes: here Transformers for translation."""
 
 import importlib
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from xformc.compiler.spec.problems import Source as Text
 from xformc.compiler.spec.tree import Plain, parse_yaml
 from xformc.errors import UserError
 from xformc.exports.compare import differences
+from xformc.exports.ctranslate2_decoder import decoder_model
 from xformc.exports.ctranslate2_layers import Writer
 from xformc.exports.hugging_face import spec_of
 from xformc.exports.source import Source, read_source
@@ -56,13 +58,18 @@ def export_ctranslate2(path: Path, out: Path, quantization: Quantization | None 
     check_free(out)
     specs = _specs()
     source = read_source(path)
-    shape = find_shape(source.spec, source.arrays, str(path))
     names = [_pieces(source, name, size) for name, size in _vocabularies(source.spec).items()]
-    with writing(out), atomic_directory(out, replace=False) as part:
+    if source.spec.task == "language_model":
+        model = decoder_model(specs, source, names[0])
+    else:
+        shape = find_shape(source.spec, source.arrays, str(path))
         model = _model(specs, shape, source.spec, source.arrays, (names[0], names[1]))
         model.config.add_source_eos = True
+    with writing(out), atomic_directory(out, replace=False) as part:
         model.optimize(quantization=quantization)
         model.save(str(part))
+        for file in source.tokenizers.values() if source.spec.task == "language_model" else ():
+            shutil.copy(file, part / file.name)
     return sum(array.size for array in source.arrays.values())
 
 
@@ -93,7 +100,8 @@ def export(
 def find_shape(spec: Spec, weights: Mapping[str, Array], place: str, positions: int = POSITIONS) -> Shape:
     """The choices of CTranslate2's classes that give the spec's function. Raises: UserError with what differs."""
     if spec.task != "translation":
-        raise UserError("CTranslate2 models are written of Transformers for translation", place=place)
+        message = "CTranslate2 models are written of Transformers for translation and of language models"
+        raise UserError(message, place=place)
     found: list[list[str]] = []
     for scaled in (True, False):
         try:

@@ -56,21 +56,31 @@ class ForeignTokenizer:
         named = cast(dict[str, object], vocabulary) if isinstance(vocabulary, dict) else {}
         return {number: name for name, number in named.items() if isinstance(number, int)}
 
+    def first(self) -> int | None:
+        """The id of the special token before a text in the template of a tokenizer.json."""
+        return self._around(0, "cls")
+
     def _last(self) -> int | None:
         """The id of the special token after a text in a template."""
-        if JSON not in self.files:
-            return None
+        return self._around(-1, "sep")
+
+    def _around(self, place: int, key: str) -> int | None:
+        """The special token at a place of the template: of a list of pieces, or under a key."""
         template = self._json().get("post_processor")
         content = cast(dict[str, Any], template) if isinstance(template, dict) else {}
-        try:
-            if content.get("type") == "TemplateProcessing":
-                name = content["single"][-1]["SpecialToken"]["id"]
-                found: object = content["special_tokens"][name]["ids"][0]
-            else:
-                found = content["sep"][1]
-        except (KeyError, IndexError, TypeError):
-            return None
-        return found if type(found) is int and found >= 0 else None
+        steps: object = content.get("processors") if content.get("type") == "Sequence" else [content]
+        for step in cast(list[Any], steps if isinstance(steps, list) else []):
+            try:
+                if step.get("type") == "TemplateProcessing":
+                    name = step["single"][place]["SpecialToken"]["id"]
+                    found: object = step["special_tokens"][name]["ids"][0]
+                else:
+                    found = step[key][1]
+            except (AttributeError, KeyError, IndexError, TypeError):
+                continue
+            if type(found) is int and found >= 0:
+                return found
+        return None
 
     def _json(self) -> dict[str, object]:
         try:

@@ -1,30 +1,38 @@
 """Reads the Transformers for translation of CTranslate2: a model.bin with its options and its vocabularies."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 
 from xformc.compiler.spec.tree import Scalar
 from xformc.errors import UserError
-from xformc.format.manifest import TOKENIZER_BYTES
 from xformc.imports.checkpoint import Array, Stored
 from xformc.imports.family import FAMILIES, load_family
-from xformc.imports.json_file import read_json
 from xformc.imports.origin import Origin, Reader
-from xformc.imports.origins.ctranslate2_files import CONFIG, MODEL, Binary, class_of, read_binary, read_options
+from xformc.imports.origins.ctranslate2_files import (
+    CONFIG,
+    MODEL,
+    PADDINGS,
+    Binary,
+    class_of,
+    count_layers,
+    read_binary,
+    read_options,
+    read_vocabulary,
+    scalars,
+    scaled,
+)
 from xformc.imports.origins.subwords import tokenizer_beside
 
 TABLE = FAMILIES.parent / "origins" / "ctranslate2.yaml"
 TRANSFORMER = "TransformerSpec"
 SIDES = ("source", "target")
 EMBEDDINGS = {"source": "encoder/embeddings_0/weight", "target": "decoder/embeddings/weight"}
+QUERIES, INNER = "encoder/layer_0/self_attention/linear_0", "encoder/layer_0/ffn/linear_0"
 PROJECTION, BIAS = "decoder/projection/weight", "decoder/projection/bias"
-PADDINGS = ("<pad>", "<blank>")
 NEVER = -1e4
 """The logit of a padding that the model lacks, whose probability is then 0 in float32."""
 
@@ -56,13 +64,13 @@ def _read(path: Path, table: Path | None) -> Origin:
     place = str(folder / MODEL)
     binary, config = read_binary(folder / MODEL), read_options(folder)
     if binary.name != TRANSFORMER:
-        found = f"is a {binary.name[:60]}; imported are Transformers for translation ({TRANSFORMER})"
+        found = f"is a {binary.name[:60]}; imported are {TRANSFORMER}, TransformerDecoderSpec and WhisperSpec"
         raise UserError(found, place=place)
     tensors, numbers = binary.tensors(), binary.numbers()
     zero = numbers.pop("decoder/start_from_zero_embedding", 0)
     tokens = _tokens(folder, config, zero_start=bool(zero))
     values = {**_options(numbers, tensors, place), **_sizes(binary, tensors, place)}
-    values |= {f"config.{key}": one for key, one in config.items() if isinstance(one, str | bool | int | float)}
+    values |= scalars(config)
     values |= {"vocab_size": tokens.size, "pad": tokens.pad, "begin": tokens.begin, "end": tokens.end}
     values["unknown"] = tokens.unknown
     values["source_ends"] = tokens.ends
@@ -84,39 +92,43 @@ def _options(numbers: Mapping[str, int | float], tensors: Mapping[str, Stored], 
     if inside:
         raise UserError(f"has layers with options, which are not imported: {', '.join(inside[:8])}", place=place)
     found: dict[str, Scalar] = {name.replace("/", "."): one for name, one in numbers.items()}
+    width = tensors[EMBEDDINGS["target"]].shape[-1] if EMBEDDINGS["target"] in tensors else 1
     for side in ("encoder", "decoder"):
-        scale = found.get(f"{side}.scale_embeddings", 0)
-        if isinstance(scale, float):  # the factor itself
-            width = tensors[EMBEDDINGS["target"]].shape[-1] if EMBEDDINGS["target"] in tensors else 1
-            scaled = math.isclose(scale, math.sqrt(width), rel_tol=1e-6)
-            if not scaled and not math.isclose(scale, 1):
-                raise UserError(f"{side}/scale_embeddings is {scale:g}; imported are 1 and sqrt(d_model)", place=place)
-            found[f"{side}.scale_embeddings"] = int(scaled)
+        name = f"{side}/scale_embeddings"
+        found[f"{side}.scale_embeddings"] = scaled(numbers.get(name, 0), width, place, name)
     return found
 
 
 def _sizes(binary: Binary, tensors: Mapping[str, Stored], place: str) -> dict[str, Scalar]:
     """What the shapes of the tensors say. Raises: UserError if one that says it is not there."""
-    inner, table = "encoder/layer_0/ffn/linear_0/weight", "encoder/position_encodings/encodings"
+    inner, table = f"{INNER}/weight", "encoder/position_encodings/encodings"
     needed = (*EMBEDDINGS.values(), PROJECTION, inner, table)
     missing = [name for name in needed if name not in tensors or len(tensors[name].shape) != 2]
     if missing:
         raise UserError(f"has no matrix {', '.join(missing)}; other Transformers are not imported", place=place)
     same = [binary.aliases.get(name, name) for name in (*EMBEDDINGS.values(), PROJECTION)]
     shared = {(True, True): "all", (False, True): "target", (True, False): "embeddings"}
-    found = {f"{side}_layers": _layers(tensors, side) for side in ("encoder", "decoder")}
+    found = {f"{side}_layers": count_layers(tensors, side) for side in ("encoder", "decoder")}
     return {
         **found,
         "d_model": tensors[PROJECTION].shape[1],
         "d_ff": tensors[inner].shape[0],
         "max_positions": min(tensors[name].shape[0] for name in tensors if name.endswith("/encodings")),
+        "attention_bias": f"{QUERIES}/bias" in tensors,
+        "network": _network(tensors),
         "layernorm_embedding": "encoder/layernorm_embedding/gamma" in tensors,
         "sharing": shared.get((same[0] == same[1], same[1] == same[2]), "none"),
     }
 
 
-def _layers(tensors: Mapping[str, Stored], side: str) -> int:
-    return len({name.split("/")[1] for name in tensors if name.startswith(f"{side}/layer_") and name.count("/") > 2})
+def _network(tensors: Mapping[str, Stored]) -> str:
+    """The kind of the feed-forward networks."""
+    biased = f"{INNER}/bias" in tensors
+    if f"{INNER}_noact/weight" in tensors:
+        return "gated_biased" if biased else "gated"
+    if biased == (f"{QUERIES}/bias" in tensors):
+        return "plain"
+    return "biased" if biased else "bare"
 
 
 def _tokens(folder: Path, config: Mapping[str, object], *, zero_start: bool) -> _Tokens:
@@ -124,8 +136,8 @@ def _tokens(folder: Path, config: Mapping[str, object], *, zero_start: bool) -> 
     place = str(folder / CONFIG)
     if config.get("add_source_bos"):
         raise UserError("add_source_bos: sources with a begin token are not imported", place=place)
-    shared = _vocabulary(folder, "shared")
-    names = {side: shared or _vocabulary(folder, side) for side in SIDES}
+    shared = read_vocabulary(folder, "shared_vocabulary")
+    names = {side: shared or read_vocabulary(folder, f"{side}_vocabulary") for side in SIDES}
     missing = [side for side in SIDES if not names[side]]
     if missing:
         raise UserError(f"there is no vocabulary of the {missing[0]}", place=str(folder))
@@ -146,23 +158,6 @@ def _tokens(folder: Path, config: Mapping[str, object], *, zero_start: bool) -> 
     end, unknown = number("eos_token", *SIDES), number("unk_token", *SIDES)
     ends = bool(config.get("add_source_eos")) or "<blank>" not in names["source"]
     return _Tokens(names, max(sizes) + added, pad, begin, end, unknown, ends)
-
-
-def _vocabulary(folder: Path, side: str) -> list[str]:
-    """The tokens in the file of a side; none without one. Raises: UserError for one that is no list of texts."""
-    path, lines = folder / f"{side}_vocabulary.json", folder / f"{side}_vocabulary.txt"
-    if path.is_file():
-        content: object = read_json(path, TOKENIZER_BYTES, "a vocabulary", lambda found: found)
-        items = cast(list[object], content) if isinstance(content, list) else []
-        names = [item for item in items if isinstance(item, str)]
-        if not names or len(set(names)) < len(items):
-            raise UserError("must be a list of tokens, each once", place=str(path))
-        return names
-    if not lines.is_file():
-        return []
-    if lines.stat().st_size > TOKENIZER_BYTES:
-        raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(lines))
-    return lines.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n")
 
 
 def _extended(tensors: Mapping[str, Stored], tokens: _Tokens) -> dict[str, Stored]:

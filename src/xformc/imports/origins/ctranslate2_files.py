@@ -1,6 +1,7 @@
 """Reads the files of a model of CTranslate2: its binary file has variables, in their number formats, and names for the
 same ones; its config.json has options."""
 
+import math
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,12 +12,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from xformc.compiler.spec.tree import Scalar
 from xformc.errors import UserError
 from xformc.format.manifest import TOKENIZER_BYTES
 from xformc.imports.checkpoint import Array, Stored
 from xformc.imports.json_file import read_json
 
 MODEL, CONFIG = "model.bin", "config.json"
+PADDINGS = ("<pad>", "<blank>")
 VERSION, MOST_VARIABLES, MOST_AXES = 6, 100_000, 8
 KINDS = ("F32", "I8", "I16", "I32", "F16", "BF16")
 """The formats of numbers, by CTranslate2's number of each."""
@@ -34,8 +37,10 @@ class Binary:
     aliases: Mapping[str, str]
 
     def numbers(self) -> dict[str, int | float]:
-        """The variables of one number by name."""
-        found = {name: one.read().item() for name, one in self.variables.items() if one.shape == ()}
+        """The variables of one number by name, but for the scales of weights."""
+        scales = {f"{name}{_SCALE}" for name, one in self.variables.items() if one.shape}
+        single = {name: one for name, one in self.variables.items() if one.shape == () and name not in scales}
+        found = {name: one.read().item() for name, one in single.items()}
         floats = ("F32", "F16", "BF16")
         return {name: one if self.variables[name].kind in floats else int(one) for name, one in found.items()}
 
@@ -71,6 +76,43 @@ def read_options(folder: Path) -> Mapping[str, object]:
     if not isinstance(content, dict):
         raise UserError("must be a mapping", place=str(folder / CONFIG))
     return cast(Mapping[str, object], content)
+
+
+def read_vocabulary(folder: Path, name: str) -> list[str]:
+    """The tokens in `name.json` or `name.txt` by id; none without either. Raises: UserError for no list of texts."""
+    path, lines = folder / f"{name}.json", folder / f"{name}.txt"
+    if path.is_file():
+        content: object = read_json(path, TOKENIZER_BYTES, "a vocabulary", lambda found: found)
+        items = cast(list[object], content) if isinstance(content, list) else []
+        names = [item for item in items if isinstance(item, str)]
+        if not names or len(set(names)) < len(items):
+            raise UserError("must be a list of tokens, each once", place=str(path))
+        return names
+    if not lines.is_file():
+        return []
+    if lines.stat().st_size > TOKENIZER_BYTES:
+        raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(lines))
+    return lines.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n")
+
+
+def scalars(options: Mapping[str, object]) -> dict[str, Scalar]:
+    """The options that are one value, by the names of a table."""
+    return {f"config.{key}": one for key, one in options.items() if isinstance(one, str | bool | int | float)}
+
+
+def scaled(scale: float, width: int, place: str, name: str) -> int:
+    """Whether the embeddings are scaled, 1 or 0: of an integer itself, else by the factor. Raises: UserError."""
+    if isinstance(scale, int):
+        return scale
+    whole = math.isclose(scale, math.sqrt(width), rel_tol=1e-6)
+    if not whole and not math.isclose(scale, 1):
+        raise UserError(f"{name} is {scale:g}; imported are 1 and sqrt(d_model)", place=place)
+    return int(whole)
+
+
+def count_layers(tensors: Mapping[str, Stored], side: str) -> int:
+    """The number of layers of the encoder or the decoder."""
+    return len({name.split("/")[1] for name in tensors if name.startswith(f"{side}/layer_") and name.count("/") > 2})
 
 
 def read_binary(path: Path) -> Binary:

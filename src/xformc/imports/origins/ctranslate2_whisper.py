@@ -10,16 +10,14 @@ import numpy as np
 
 from xformc.compiler.spec.tree import Scalar
 from xformc.errors import UserError
-from xformc.format.manifest import TOKENIZER_BYTES
 from xformc.imports.checkpoint import Array, Stored
 from xformc.imports.family import find_family, load_family
-from xformc.imports.json_file import read_json
 from xformc.imports.origin import Origin, Reader
-from xformc.imports.origins.ctranslate2_files import CONFIG, MODEL, class_of, read_binary, read_options
+from xformc.imports.origins.ctranslate2_files import CONFIG, MODEL, class_of, read_binary, read_options, read_vocabulary
 from xformc.imports.tokenizers import find_tokenizer
 
 FAMILY, CLASS = "whisper", b"WhisperSpec\0"
-VOCABULARIES = ("vocabulary.json", "vocabulary.txt")
+VOCABULARY = "vocabulary"
 START, END, SILENT = "<|startoftranscript|>", "<|endoftext|>", "<|notimestamps|>"
 TASKS = ("transcribe", "translate")
 ENGLISH_ONLY = 51864
@@ -138,7 +136,9 @@ _SEARCH: Mapping[str, Scalar] = {"num_beams": 5, "early_stopping": True, "length
 
 def _tokens(folder: Path, tensors: Mapping[str, Stored], languages: Sequence[int], place: str) -> dict[str, Scalar]:
     """The special tokens by the keys of a config. Raises: UserError for a vocabulary that lacks one."""
-    names, size = _vocabulary(folder), tensors["decoder.embed_tokens.weight"].shape[0]
+    names, size = read_vocabulary(folder, VOCABULARY), tensors["decoder.embed_tokens.weight"].shape[0]
+    if not names:
+        raise UserError(f"there is neither {VOCABULARY}.json nor {VOCABULARY}.txt", place=str(folder))
     missing = [name for name in (START, END, SILENT) if name not in names]
     if missing or len(names) != size:
         what = f"lacks {', '.join(missing)}" if missing else f"has {len(names):,} tokens, and the model {size:,}"
@@ -149,23 +149,6 @@ def _tokens(folder: Path, tensors: Mapping[str, Stored], languages: Sequence[int
     tasks = {f"task_to_id.{task}": names.index(f"<|{task}|>") for task in TASKS if f"<|{task}|>" in names}
     known = {f"lang_to_id.{names[one]}": one for one in languages if one < size}
     return {**found, **tasks, **known, "no_timestamps_token_id": names.index(SILENT)}
-
-
-def _vocabulary(folder: Path) -> list[str]:
-    """The tokens by id. Raises: UserError if there is no file of them."""
-    path = next((folder / name for name in VOCABULARIES if (folder / name).is_file()), None)
-    if path is None:
-        raise UserError(f"there is neither {' nor '.join(VOCABULARIES)}", place=str(folder))
-    if path.suffix == ".json":
-        content: object = read_json(path, TOKENIZER_BYTES, "a vocabulary", lambda found: found)
-        items = cast(list[object], content) if isinstance(content, list) else []
-        names = [item for item in items if isinstance(item, str)]
-        if not names or len(names) < len(items):
-            raise UserError("must be a list of tokens", place=str(path))
-        return names
-    if path.stat().st_size > TOKENIZER_BYTES:
-        raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(path))
-    return path.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n")
 
 
 def _tensors(stored: Mapping[str, Stored], place: str) -> dict[str, Stored]:
