@@ -181,7 +181,8 @@ def _rope(
     check_base(site, base)
     if part is not None and (part != int(part) or part < 2 or part % 2 or part > (width.size or 0)):
         raise site.refuse_number("part", part, f"part must be an even number from 2 to {width}")
-    op = Rotate(float(base), None if part is None else int(part), halves, scaling, _scaled(site, scaling, numbers))
+    first = None if part is None or part == width.size else int(part)
+    op = Rotate(float(base), first, halves, scaling, _scaled(site, scaling, numbers))
     if scaling is not None and op.width(x.type) < SCALINGS[scaling].least:
         raise site.refuse(f"the scaling {scaling} needs at least {SCALINGS[scaling].least} rotated numbers")
     return site.emit(op, x, site.emit(Positions(positions), x, name="index"))

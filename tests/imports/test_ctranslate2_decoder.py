@@ -20,6 +20,7 @@ from tests.imports.test_ctranslate2 import write_model
 from tests.imports.test_tokenizers import train_piece_model
 from xformc.compiler.spec import load_spec
 from xformc.exports.ctranslate2 import export_ctranslate2
+from xformc.exports.hugging_face import export_hugging_face
 from xformc.format.interfaces import PROMPTS
 from xformc.format.names import BEAMS
 from xformc.imports.import_model import import_model
@@ -64,6 +65,14 @@ def test_an_import_computes_the_same_and_goes_back(tmp_path: Path, name: str) ->
     assert one.keys() == two.keys()
     for path, array in one.items():  # the gains of Gemma are their difference from 1 there
         np.testing.assert_allclose(array, two[path], rtol=0, atol=1e-6 if name == "gemma" else 0)
+
+
+def test_an_import_is_exported_as_its_first_family(tmp_path: Path) -> None:
+    """The heads of Qwen 3 are rotated whole, which CTranslate2's file says by their size."""
+    pytest.importorskip("ctranslate2")
+    import_model(convert(write_origin(tmp_path / "origin", "qwen3"), tmp_path / "theirs"), tmp_path / "run")
+    done = export_hugging_face(tmp_path / "run", tmp_path / "back", compare=True)
+    assert done.family == "qwen3" and done.replay is not None and done.replay.passed
 
 
 def test_a_phi_is_exported(tmp_path: Path) -> None:
