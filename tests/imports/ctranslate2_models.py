@@ -82,7 +82,7 @@ def write_origin(folder: Path, name: str) -> Path:
 def convert(folder: Path, out: Path, quantization: str | None = None) -> Path:
     """What CTranslate2 makes of a folder of transformers, with the tokenizer beside it."""
     import transformers
-    from ctranslate2.converters import TransformersConverter
+    from ctranslate2.converters import TransformersConverter  # pyright: ignore[reportMissingImports]
 
     neox: Any = transformers.GPTNeoXForCausalLM  # whose old names the converter reads
     neox.embed_out = property(lambda model: model.lm_head)
@@ -121,7 +121,7 @@ class Theirs:
     """A model of CTranslate2 on one thread."""
 
     def __init__(self, folder: Path) -> None:
-        import ctranslate2
+        import ctranslate2  # pyright: ignore[reportMissingImports]
 
         self.generator = ctranslate2.Generator(str(folder), intra_threads=1, compute_type="float32")
 
