@@ -19,7 +19,7 @@ from xformc.format.manifest import SampleOptions, SearchOptions, recorded
 from xformc.format.precision import Caches, Precision
 from xformc.format.results import Result
 from xformc.format.search_options import EDITS, OPTIONS, SearchOption, Setting
-from xformc.format.speech import Speech
+from xformc.format.speech import Speech, Times, Timestamps
 from xformc.format.targets import TRAITS, Target, Traits
 from xformc.format.tasks import NAMED, TASKS, Decoding
 
@@ -195,7 +195,16 @@ class Program:
     def speech(self) -> Speech | None:
         """How long a sound the model reads, and its languages and tasks, if the spec says so."""
         said = self.spec.decode.speech if self.decoding == "search" else None
-        return None if said is None else Speech(said.seconds, said.languages, said.tasks, said.no_timestamps)
+        if said is None:
+            return None
+        times = said.timestamps
+        timestamps = None if times is None else Timestamps(times.first, times.step, times.latest)
+        return Speech(said.seconds, said.languages, said.tasks, said.no_timestamps, timestamps)
+
+    @property
+    def times(self) -> Times | None:
+        """What texts with timestamps follow, if the model knows times."""
+        return None if self.speech is None else self.speech.times(self.inputs[str(self.written)].special.end)
 
     @property
     def scores_texts(self) -> bool:

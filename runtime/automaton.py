@@ -98,6 +98,11 @@ def matching_of(given: Automaton | Sequence[Automaton | None], written: Input) -
     return Matching(np.concatenate(tables), every, starts, room, by_text)
 
 
+def timed_matching(written: Input) -> Matching:
+    """Return the inputs of a search whose rows have START, which may be TIMED, and no automaton."""
+    return Matching(np.zeros((0, written.pieces), np.int32), np.zeros(0, np.int64), (FREE,), 0, by_text=True)
+
+
 def _checked(one: Automaton, written: Input) -> NDArray[np.int64]:
     """Return the states after each state and token, none for special tokens. Raises: UserError."""
     table, final = np.asarray(one.next), np.asarray(one.final)

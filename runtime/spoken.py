@@ -2,21 +2,23 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.format.interfaces import PREFIX
+from xformc.format.interfaces import PREFIX, START, TIMED
 from xformc.format.manifest import Manifest, SearchOptions
-from xformc.format.speech import TRANSCRIBE, Speech
+from xformc.format.speech import TRANSCRIBE, Speech, Timestamps
 from xformc.runtime.automaton import FREE, Matching, require_constraints
 from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.options import checked_number, checked_word
 from xformc.runtime.rows import Row
+from xformc.runtime.segments import segments_of
 from xformc.runtime.session import Session
 from xformc.runtime.stream import Batching
 from xformc.runtime.translate import Hypothesis, Part, search_rows
@@ -24,12 +26,15 @@ from xformc.runtime.translate import Hypothesis, Part, search_rows
 AUTO = "auto"
 """The language that is asked for where the model is to find it."""
 
+SIDE_BY_SIDE = 32
+"""How many sounds with timestamps are read side by side, since the parts of one follow from each other."""
+
 
 @dataclass(frozen=True)
 class Spoken:
     """How sounds become rows: the input that is the sound, the most positions of a part and the seconds of one, the
     prefix of all texts if it is known, else how the language of a sound is found, and whether only the best text is
-    wanted."""
+    wanted. `timed` is how texts with timestamps are read; None for texts without."""
 
     name: str
     most: int
@@ -38,11 +43,15 @@ class Spoken:
     find: Callable[[Row], str] | None
     begin: Callable[[str], NDArray[np.int64]]
     alone: bool
+    timed: "Timed | None" = None
 
     def stream(
         self, job: Job[Any, Row, list[Hypothesis]], session: Session, rows: Iterable[Row], batching: Batching
     ) -> Generator[list[Hypothesis]]:
         """Yield the texts of sounds, each with those of its parts, in order."""
+        if self.timed is not None:
+            yield from self._by_time(self.timed, replace(job, encode=as_it_is), session, rows, batching)
+            return
         sounds = deque[tuple[list[int], str | None]]()
 
         def parts() -> Iterator[Row]:
@@ -59,6 +68,61 @@ class Spoken:
             found = [first, *(next(results) for _ in lengths[1:])]
             texts = first if len(found) == 1 else [self._joined([one for one, *_ in found], lengths)]
             yield [replace(one, language=language) for one in texts]
+
+    def _by_time(
+        self,
+        timed: "Timed",
+        job: Job[Any, Row, list[Hypothesis]],
+        session: Session,
+        rows: Iterable[Row],
+        batching: Batching,
+    ) -> Generator[list[Hypothesis]]:
+        """Yield the texts of sounds, some side by side; the next part of each begins where the text of one ends."""
+        remaining = iter(rows)
+        while some := list(islice(remaining, batching.window or SIDE_BY_SIDE)):
+            sounds = [self._begun(row) for row in some]
+            while opened := [sound for sound in sounds if sound.place is not None]:
+                parts = [self._part(sound) for sound in opened]
+                for sound, found in zip(opened, job.stream(session, parts, batching), strict=True):
+                    self._read(sound, found, timed)
+            for sound in sounds:
+                yield [replace(one, language=sound.language) for one in sound.found]
+
+    def _begun(self, row: Row) -> "_Sound":
+        """The sound of a row. Raises: UserError if it has several parts, and more than the best text is wanted."""
+        first, *_ = self._parts(row)
+        language = None if self.find is None or PREFIX in row else self.find(first)
+        begun = self.prefix if language is None else self.begin(language)
+        more = {} if begun is None or PREFIX in row else {PREFIX: begun}
+        return _Sound({**row, **more, START: np.array(TIMED)}, language)
+
+    def _part(self, sound: "_Sound") -> Row:
+        wave = sound.row[self.name]
+        return {**sound.row, self.name: wave[sound.place : (sound.place or 0) + self.most]}
+
+    def _read(self, sound: "_Sound", found: list[Hypothesis], timed: "Timed") -> None:
+        """Take in the texts of a part: the next one begins where the text of the best ends."""
+        begun, place, length = len(sound.row.get(PREFIX, ())), sound.place or 0, len(sound.row[self.name])
+        end = min(place + self.most, length)
+        texts = list[Hypothesis]()
+        following = end
+        for rank, one in enumerate(found):
+            segments, ended = segments_of(timed.written(one.tokens[begun:]), timed.timestamps)
+            offset = place * self.seconds
+            parts = tuple(
+                Part(
+                    offset + segment.start,
+                    end * self.seconds if segment.end is None else offset + segment.end,
+                    timed.decode(segment.tokens).strip(),
+                )
+                for segment in segments
+                if segment.tokens
+            )
+            texts.append(replace(one, text=" ".join(part.text for part in parts if part.text), parts=parts))
+            if rank == 0 and ended is not None:
+                following = min(end, place + round(ended / self.seconds))
+        sound.found = texts if not sound.found else [_after(sound.found[0], texts[0])]
+        sound.place = None if following >= length else max(following, place + 1)
 
     def _parts(self, row: Row) -> list[Row]:
         """The rows of the parts of a sound. Raises: UserError if there are several, and more than the best text."""
@@ -86,22 +150,59 @@ class Spoken:
         )
 
 
+@dataclass(frozen=True)
+class Timed:
+    """How texts with timestamps are read: the tokens of times, those that end a text, and the text of others."""
+
+    timestamps: Timestamps
+    end: tuple[int, ...]
+    decode: Callable[[Sequence[int]], str]
+
+    def written(self, tokens: Sequence[int]) -> list[int]:
+        """The tokens without end tokens."""
+        return [token for token in tokens if token not in self.end]
+
+
+@dataclass
+class _Sound:
+    """A sound whose parts are read one after the other: its row, its language if it was found, the position of the next
+    part, None at the end, and its texts so far."""
+
+    row: Row
+    language: str | None
+    place: int | None = 0
+    found: list[Hypothesis] = field(default_factory=list[Hypothesis])
+
+
+def _after(one: Hypothesis, other: Hypothesis) -> Hypothesis:
+    """The text of a part after those before it."""
+    return replace(
+        one,
+        text=" ".join(text for text in (one.text, other.text) if text),
+        score=one.score + other.score,
+        tokens=(*one.tokens, *other.tokens),
+        parts=(*one.parts, *other.parts),
+    )
+
+
 def spoken(
     manifest: Manifest,
     session: Session,
     asked: tuple[str | None, str | None, float | None],
     *,
+    decode: Callable[[Sequence[int]], str] | None = None,
     begun: bool,
     n_best: int | None,
 ) -> Spoken | None:
     """Return how sounds are read, with the language, the task and the seconds of a part that are asked for, or None for
-    an engine that reads no sounds, or sounds of any length. `begun`: the call gives prefixes.
+    an engine that reads no sounds, or sounds of any length. `begun`: the call gives prefixes. `decode`: texts have
+    timestamps, and this is the text of their other tokens.
 
     Raises: UserError for what the engine does not know.
     """
     language, task, part = asked
     speech, sounds = manifest.speech, [name for name, item in manifest.given.items() if item.rate is not None]
-    given = {"language": language, "task": task, "part": part}
+    given = {"language": language, "task": task, "part": part, "timestamps": decode}
     idle = [name for name, value in given.items() if value is not None]
     if speech is None or len(sounds) != 1:
         if idle:
@@ -110,15 +211,17 @@ def spoken(
         return None
     item = manifest.given[sounds[0]]
     assert item.rate is not None
-    tokens = (*speech.languages.values(), *speech.tasks.values(), speech.no_timestamps or 0)
+    first = 0 if speech.timestamps is None else speech.timestamps.first
+    tokens = (*speech.languages.values(), *speech.tasks.values(), speech.no_timestamps or 0, first)
     if max(tokens) >= manifest.inputs[manifest.written].pieces:
-        message = f"engine.json of {manifest.name} has languages or tasks that are no tokens"
+        message = f"engine.json of {manifest.name} has languages, tasks or times that are no tokens"
         raise UserError(message, hint="rebuild it with `xformc build`")
     seconds = checked_number("part", part, speech.seconds, item.hop / item.rate, speech.seconds)
     known = begun or (language is None and task is None and bool(manifest.prefix or not speech.languages))
     if begun and (language is not None or task is not None):
         raise UserError("prefixes exclude language and task", hint="leave out one, or give all tokens of the prefix")
-    begin = partial(_begin, speech, task)
+    timed = None if decode is None else _timed(manifest, speech, decode)
+    begin = partial(_begin, speech, task, timed is not None)
     found = None if known else _language(manifest, speech, language, task)
     defaults = manifest.defaults
     alone = (n_best or (defaults.n_best if isinstance(defaults, SearchOptions) else 1)) == 1
@@ -126,11 +229,27 @@ def spoken(
         sounds[0],
         int(seconds * item.rate / item.hop + 1e-6),
         item.hop / item.rate,
-        None if known or found == AUTO else begin(str(found)),
+        (_default(manifest, speech) if timed else None) if known or found == AUTO else begin(str(found)),
         partial(_find, manifest, session, speech) if found == AUTO else None,
         begin,
         alone,
+        timed,
     )
+
+
+def _timed(manifest: Manifest, speech: Speech, decode: Callable[[Sequence[int]], str]) -> Timed:
+    """Raises: UserError for an engine that knows no times."""
+    if speech.timestamps is None:
+        message = f"{manifest.name} knows no timestamps"
+        raise UserError(message, hint="its spec needs `decode: {speech: {timestamps: {first: ..}}}`")
+    require_constraints(manifest)
+    return Timed(speech.timestamps, manifest.inputs[manifest.written].special.end, decode)
+
+
+def _default(manifest: Manifest, speech: Speech) -> NDArray[np.int64] | None:
+    """The default prefix as one of texts with timestamps; None if nothing of it is left."""
+    left = [token for token in manifest.prefix if token != speech.no_timestamps]
+    return np.array(left, np.int64) if left else None
 
 
 def _language(manifest: Manifest, speech: Speech, language: str | None, task: str | None) -> str:
@@ -147,8 +266,8 @@ def _language(manifest: Manifest, speech: Speech, language: str | None, task: st
     return language or AUTO
 
 
-def _begin(speech: Speech, task: str | None, language: str) -> NDArray[np.int64]:
-    return np.array(speech.prefix(language, task or TRANSCRIBE), np.int64)
+def _begin(speech: Speech, task: str | None, timed: bool, language: str) -> NDArray[np.int64]:
+    return np.array(speech.prefix(language, task or TRANSCRIBE, timed=timed), np.int64)
 
 
 def _find(manifest: Manifest, session: Session, speech: Speech, row: Row) -> str:

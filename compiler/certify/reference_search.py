@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from xformc.compiler.certify.reference_automaton import Language
 from xformc.compiler.certify.reference_edits import biased, edited
 from xformc.compiler.certify.reference_phrases import Phrase, bank, in_turn, next_tokens, open_phrases
+from xformc.compiler.certify.reference_timestamps import only_timed
 from xformc.format.manifest import SearchOptions
+from xformc.format.speech import Times
 from xformc.format.tokens import SPECIAL, SpecialTokens
 
 Scorer = Callable[[NDArray[np.int64]], NDArray[np.float32]]
@@ -73,14 +75,15 @@ class _Open:
 
 @dataclass(frozen=True)
 class _Given:
-    """What the texts begin with, have and match, how many tokens may follow the next one, and which never follow the
-    prefix."""
+    """What the texts begin with, have and match, how many tokens may follow the next one, which never follow the
+    prefix, and what texts with timestamps follow."""
 
     prefix: Sequence[int]
     phrases: Sequence[Phrase]
     language: Language | None
     left: int
     first: Sequence[int] = ()
+    times: Times | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ def rounds(  # noqa: PLR0913 (each is an option)
     phrases: Sequence[Phrase] = (),
     opening: Opening = Opening(),
     language: Language | None = None,
+    times: Times | None = None,
     coverage: Coverage | None = None,
     prompt: Sequence[int] = (),
 ) -> Rounds:
@@ -108,12 +112,12 @@ def rounds(  # noqa: PLR0913 (each is an option)
     `special` has the tokens that begin and end a hypothesis; `prefix` are the tokens that all of them begin with. One
     with an end token is a whole text, which may be shorter than `min_length`. Their scores are not edited. All have the
     `phrases`, and match the `language` after their prefix. With `prefix_bias` the prefix is not forced. With a coverage
-    penalty, `coverage` counts in the scores.
+    penalty, `coverage` counts in the scores. Texts with timestamps follow `times`, and have no default prefix.
 
     Texts go on behind a `prompt`, which is no part of the hypotheses, of their lengths and of their scores; with it,
     `longest` counts all tokens behind the first.
     """
-    default, begun = opening.default, (*special.begun, *prompt)
+    default, begun = opening.default if times is None else (), (*special.begun, *prompt)
     asked, prefix = len(prefix), prefix or default
     scaled = np.float32(options.max_length_factor) * np.float32(positions)
     limit = max(1, int(np.floor(scaled)) + options.max_length_offset, asked)
@@ -126,7 +130,8 @@ def rounds(  # noqa: PLR0913 (each is an option)
     own = replace(options, beam_size=options.beam_size // count)
     groups = [_Group(sentence, own) for _ in range(count)]
     for length in range(1, limit + 1):
-        given, taken = _Given(prefix, phrases, language, limit - length, opening.suppressed), Counter[int]()
+        given = _Given(prefix, phrases, language, limit - length, opening.suppressed, times)
+        taken = Counter[int]()
         open_groups = [group for group in groups if not group.done]
         logits = iter((yield np.array([text for group in open_groups for text in group.texts], np.int64))[:, -1])
         for group in open_groups:
@@ -201,7 +206,8 @@ class _Group:
         """Write token `length`, given the logits after each text; earlier groups go on with the tokens `taken`, so
         often. Return those of this group."""
         width, sentence, options = self.options.beam_size, self.sentence, self.options
-        candidates = _expand(logits, sentence.begun, self.beam, options, given, taken)
+        candidates, gaps = _expand(logits, sentence.begun, self.beam, options, given, taken)
+        self.gaps += gaps
         if length <= sentence.unscored:
             candidates = [replace(one, log_probability=np.float32(0)) for one in candidates]
         banks = [_bank(given.phrases, sentence.begun, self.beam, candidate) for candidate in candidates]
@@ -308,8 +314,9 @@ def _expand(
     options: SearchOptions,
     given: _Given,
     taken: Counter[int],
-) -> list[_Candidate]:
-    """The 2 * width best continuations, best first, and the next best one; or those by the token of the prefix.
+) -> tuple[list[_Candidate], list[float]]:
+    """The 2 * width best continuations, best first, and the next best one; or those by the token of the prefix. And the
+    differences of scores that decided before.
 
     `logits` are those after each text of the beam. Ties go to the earlier hypothesis, then to the smaller token.
     Tokens that are banned are none. Those that earlier groups have `taken` are penalised.
@@ -317,7 +324,7 @@ def _expand(
     most, scores = 2 * options.beam_size + 1, log_probabilities(logits)
     phrases, share, written = given.phrases, options.prefix_bias or 0.0, len(beam[0].tokens)
     forced = given.prefix[written] if written < len(given.prefix) and not share else None
-    candidates: list[_Candidate] = []
+    candidates, gaps = list[_Candidate](), list[float]()
     for parent, hypothesis in enumerate(beam):
         text, plain = [*begun, *hypothesis.tokens], scores[parent].copy()
         scores[parent] = biased(plain, hypothesis.tokens, given.prefix, share)
@@ -325,6 +332,10 @@ def _expand(
         if written == len(given.prefix) and given.first:
             changed = changed.copy()
             changed[[*given.first]] = -np.inf
+        if given.times is not None and forced is None:
+            after = hypothesis.tokens[0 if share else len(given.prefix) :]
+            changed, gap = only_timed(changed, after, given.times)
+            gaps += [gap] if np.isfinite(gap) else []
         for token, uses in taken.items() if forced is None else ():
             changed[token] -= np.float32(options.diversity_penalty or 0) * uses
         if given.language is not None and forced is None:
@@ -343,9 +354,9 @@ def _expand(
             if changed[token] > -np.inf
         ]
     candidates = sorted(candidates, key=lambda candidate: -candidate.log_probability)
-    if not phrases:
-        return candidates[:most]
-    return in_turn(candidates, lambda candidate: _bank(phrases, begun, beam, candidate))[:most]
+    if phrases:
+        candidates = in_turn(candidates, lambda candidate: _bank(phrases, begun, beam, candidate))
+    return candidates[:most], gaps
 
 
 def _bank(phrases: Sequence[Phrase], begun: Sequence[int], beam: list[_Open], candidate: _Candidate) -> int:

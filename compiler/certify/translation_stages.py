@@ -21,11 +21,11 @@ from xformc.compiler.certify.sampling_stages import samples_stage
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.inputs import Input
-from xformc.format.interfaces import PHRASES, PREFIX, START
+from xformc.format.interfaces import PHRASES, PREFIX, START, TIMED
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import ADVANCE
 from xformc.format.tokens import SpecialTokens
-from xformc.runtime.automaton import FREE, Automaton, Matching, matching_of
+from xformc.runtime.automaton import FREE, Automaton, Matching, matching_of, timed_matching
 from xformc.runtime.each import own_values
 from xformc.runtime.phrases import NO_TOKEN
 from xformc.runtime.refill_search import RefillingSearch, search_of
@@ -132,6 +132,7 @@ def _expect(
             phrases=[[int(token) for token in phrase if token >= 0] for phrase in source.get(PHRASES, ())],
             opening=Opening(program.prefix, program.suppress_first),
             language=None if matching is None or START not in source else _language(matching, source),
+            times=program.times if source.get(START) == TIMED else None,
             coverage=subject.coverage(source),
         )
         for source in sources
@@ -149,8 +150,9 @@ def _bias(source: Row, options: SearchOptions) -> float | None:
     return float(source[BIAS]) if BIAS in source else options.prefix_bias
 
 
-def _language(matching: Matching, source: Row) -> Language:
-    return Language(matching.next, matching.needs, int(source[START]))
+def _language(matching: Matching, source: Row) -> Language | None:
+    start = int(source[START])
+    return Language(matching.next, matching.needs, start) if start >= 0 else None
 
 
 def _ending(subject: Subject, expected: _Expected) -> _Expected:
@@ -263,11 +265,22 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
     groups = next((count for count in range(2, width + 1) if width % count == 0), 1)
     diverse = {**BEGUN, "beam_groups": groups, "diversity_penalty": DIVERSE}
     begun = _expect(subject, rows, width, changes=diverse, matching=matching)
-    stage = _search(subject, "controls", [long, phrases, begun])
-    what = (
-        "tokens and scores of the reference search, for long texts, given beginnings, phrases, constraints and groups"
+    times = _timed(subject, free, [*prefixes, []])
+    stage = _search(subject, "controls", [long, phrases, *times, begun])
+    what = f"long texts, given beginnings, phrases, constraints{', timestamps' * len(times)} and groups"
+    return replace(stage, what=f"tokens and scores of the reference search, for {what}")
+
+
+def _timed(subject: Subject, free: _Expected, prefixes: Sequence[Sequence[int]]) -> list[_Expected]:
+    """Searches for texts with timestamps, which begin with these tokens, if the model knows times."""
+    if subject.program.times is None:
+        return []
+    rows = tuple(
+        {**source, PREFIX: np.array(prefix, np.int64), START: np.array(TIMED)}
+        for source, prefix in zip(free.sources, prefixes, strict=True)
     )
-    return replace(stage, what=what)
+    written = subject.program.inputs[str(subject.program.written)]
+    return [_expect(subject, rows, free.options.beam_size, matching=timed_matching(written))]
 
 
 def _some_automaton(written: Input, longest: int) -> Matching:

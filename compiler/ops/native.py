@@ -1,6 +1,6 @@
 """Ops of the target `native`, each an operator of docs/kernels.md; written by `passes/lower.py`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -167,14 +167,19 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
 
 
 def emit_project_candidates(
-    onnx: OnnxEmitter, project: Node, x: str, beam: tuple[str, str], rest: tuple[Operand, ...], pad: int
+    onnx: OnnxEmitter,
+    project: Node,
+    x: str,
+    beam: tuple[str, str],
+    rest: tuple[Operand, ...],
+    attributes: Mapping[str, int],
 ) -> tuple[str, ...]:
     """Write the search candidates of this plain projection of `x`, whose logits are [batch, beam, 1, vocabulary].
 
     Without a beam, each position is a sentence with one hypothesis: the logits are [batch, positions, vocabulary].
 
-    `beam` are the scores of the hypotheses and the width; `rest` the tokens that texts begin with, padded with `pad`,
-    and the position, then what edits scores, if anything does.
+    `beam` are the scores of the hypotheses and the width; `rest` the tokens that texts begin with, padded with the
+    attribute `pad`, and the position, then what edits scores, if anything does.
 
     Uses ProjectCandidates, or ScreenCandidates for a projection to screen. Return the names of scores, tokens and
     parents.
@@ -190,7 +195,7 @@ def emit_project_candidates(
     if isinstance(op, Linear):
         rows, screen = (onnx.weight(weight.name, layout, vocabulary, depth).tensors for layout in _SCREENED)
         inputs = (*given, *rows, *screen, *biases, *rest)
-        return onnx.ops("ScreenCandidates", 3, *inputs, domain=DOMAIN, vocabulary=vocabulary, pad=pad)
+        return onnx.ops("ScreenCandidates", 3, *inputs, domain=DOMAIN, vocabulary=vocabulary, **attributes)
     matrix = onnx.weight(weight.name, "panels", vocabulary, depth)
     numbers, *scale = matrix.tensors
     return onnx.ops(
@@ -200,7 +205,7 @@ def emit_project_candidates(
         domain=DOMAIN,
         precision=matrix.precision,
         vocabulary=vocabulary,
-        pad=pad,
+        **attributes,
     )
 
 

@@ -32,6 +32,8 @@ from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_
 from xformc.compiler.search.phrases import Phrases, emit_used
 from xformc.compiler.search.phrases import emit_lengths as emit_phrase_lengths
 from xformc.compiler.search.prefix_bias import PrefixBias, emit_bias
+from xformc.compiler.search.timestamps import any_timed, is_timed
+from xformc.format.speech import Times
 from xformc.format.tokens import SpecialTokens
 
 _KEPT = frozenset({"batch", "beam", "source"})
@@ -44,7 +46,7 @@ class SearchInputs:
 
     Options other than the beam size and `n_best` have a row for each sentence, or one for all. `default` is the prefix
     of sentences without one, `suppress_first` are the tokens that never come right after a prefix. A search after a
-    `prompt` has no prefix.
+    `prompt` has no prefix. `times` is None for a model that knows none.
     """
 
     beam_size: str
@@ -70,6 +72,7 @@ class SearchInputs:
     default: tuple[int, ...] = ()
     suppress_first: tuple[int, ...] = ()
     prompt: str = ""
+    times: Times | None = None
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,7 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
     count = emit_count(onnx, decoder)
     batch = onnx.op("Shape", count, start=0, end=1)
     asked = onnx.op("Expand", inputs.prefix, onnx.op("Concat", batch, [1], axis=0))
-    prefix = emit_prefix(onnx, asked, inputs.default, decoder.written)
+    prefix = emit_prefix(onnx, asked, inputs.default, decoder.written, timed_of(onnx, inputs))
     limit = emit_limit(onnx, count, inputs.max_length_factor, inputs.max_length_offset, longest)
     limit = onnx.op("Max", limit, emit_lengths(onnx, asked, decoder.written))
     if phrases is not None:
@@ -236,8 +239,13 @@ def emit_options(onnx: OnnxEmitter, inputs: SearchInputs, special: SpecialTokens
     ends = (inputs.end_token, penalty, special, rules)
     automaton = _automaton(onnx, inputs) if inputs.automaton else None
     if automaton is not None:
-        edits = _changed(onnx, edits, bias, automaton)
-    return BeamOptions(width, onnx.op("Mul", width, [2]), *ends, edits, phrases, bias, automaton)
+        edits = _changed(onnx, edits, bias, automaton, timed_of(onnx, inputs))
+    return BeamOptions(width, onnx.op("Mul", width, [2]), *ends, edits, phrases, bias, automaton, inputs.times)
+
+
+def timed_of(onnx: OnnxEmitter, inputs: SearchInputs) -> str | None:
+    """Which sentences have timestamps, [rows]; None if none can."""
+    return is_timed(onnx, inputs.automaton_start) if inputs.times is not None and inputs.automaton_start else None
 
 
 def _automaton(onnx: OnnxEmitter, inputs: SearchInputs) -> Automaton:
@@ -245,10 +253,13 @@ def _automaton(onnx: OnnxEmitter, inputs: SearchInputs) -> Automaton:
     return Automaton(inputs.automaton, inputs.automaton_needs, inputs.automaton_start, used)
 
 
-def _changed(onnx: OnnxEmitter, edits: Edits, bias: PrefixBias, automaton: Automaton) -> Edits:
-    """The edits, in use also if a prefix is made likelier or an automaton says which tokens may follow."""
+def _changed(onnx: OnnxEmitter, edits: Edits, bias: PrefixBias, automaton: Automaton, timed: str | None) -> Edits:
+    """The edits, in use also for a prefix that is made likelier, an automaton, and the rows that are `timed`."""
     rows = onnx.op("Or", edits.rows, onnx.op("Greater", bias.share, 0.0))
     used = onnx.op("Or", onnx.op("Or", edits.used, bias.used), automaton.used)
+    if timed is not None:
+        rows = onnx.op("Or", rows, timed)
+        used = onnx.op("Or", used, any_timed(onnx, timed))
     return replace(edits, rows=onnx.op("Or", rows, onnx.op("GreaterOrEqual", automaton.start, 0)), used=used)
 
 
@@ -260,14 +271,18 @@ def _with_room(onnx: OnnxEmitter, limit: str, begun: str, phrases: str, longest:
     return onnx.op("Where", onnx.op("Greater", wanted, 0), onnx.op("Max", limit, needed), limit)
 
 
-def emit_prefix(onnx: OnnxEmitter, given: str, default: tuple[int, ...], special: SpecialTokens) -> str:
-    """The tokens that each text begins with, padded, [batch, prefix]: those given, or the default."""
+def emit_prefix(
+    onnx: OnnxEmitter, given: str, default: tuple[int, ...], special: SpecialTokens, timed: str | None = None
+) -> str:
+    """The tokens that each text begins with, padded, [batch, prefix]: those given, or the default, which texts with
+    timestamps, `timed` [rows], do not have."""
     if not default:
         return given
     longest, more = onnx.op("Shape", given, start=1), [0, 0, 0, len(default)]
     tokens = onnx.op("Unsqueeze", [*default], [0])
     usual = onnx.op("Pad", tokens, onnx.op("Concat", [0, 0, 0], longest, axis=0), special.absent)
     is_empty = onnx.op("Equal", emit_lengths(onnx, given, special), 0)
+    is_empty = is_empty if timed is None else onnx.op("And", is_empty, onnx.op("Not", timed))
     padded = onnx.op("Pad", given, more, special.absent)
     return onnx.op("Where", onnx.op("Unsqueeze", is_empty, [1]), usual, padded)
 

@@ -12,7 +12,9 @@ from xformc.compiler.search.edits import EditInputs, Edits, edit_scores
 from xformc.compiler.search.loops import Record
 from xformc.compiler.search.phrases import Phrases, has_all, in_turn, next_tokens
 from xformc.compiler.search.prefix_bias import PrefixBias, emit_biased, still_forced
+from xformc.compiler.search.timestamps import only_timed
 from xformc.format.search_options import STOP_RULES
+from xformc.format.speech import Times
 from xformc.format.tokens import SpecialTokens
 
 
@@ -21,8 +23,8 @@ class BeamOptions:
     """Options of all steps; `width` and `candidates` (twice the width) are vectors with one element.
 
     `special` are the special tokens of the written text. `rules` are None for the GNMT length penalty and the stop rule
-    `first`, `edits`, `phrases`, `bias` and `automaton` for a search without them. With rules, the length penalty is
-    [batch], otherwise a scalar.
+    `first`, `edits`, `phrases`, `bias` and `automaton` for a search without them, `times` for a model that knows none.
+    With rules, the length penalty is [batch], otherwise a scalar.
     """
 
     width: str
@@ -35,6 +37,7 @@ class BeamOptions:
     phrases: Phrases | None = None
     bias: PrefixBias | None = None
     automaton: Automaton | None = None
+    times: Times | None = None
 
     @property
     def needed_rules(self) -> "Rules":
@@ -334,7 +337,10 @@ def _edited(onnx: OnnxEmitter, scores: str, texts: Texts, options: BeamOptions) 
     forced = onnx.op("LessOrEqual", bias.share, 0.0)
     skipped = onnx.op("Where", forced, emit_lengths(onnx, texts.prefix, options.special), 0)
     skipped = onnx.op("Add", skipped, 1)
-    return only_allowed(onnx, changed, texts.tokens, automaton, skipped, texts.limit)
+    allowed = only_allowed(onnx, changed, texts.tokens, automaton, skipped, texts.limit)
+    if options.times is None:
+        return allowed
+    return only_timed(onnx, allowed, texts.tokens, options.times, skipped, automaton.start)
 
 
 def _edit(

@@ -3,7 +3,7 @@
 A hypothesis carries its beam index at each earlier position, and the states that are not caches.
 """
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.native import DOMAIN, emit_project_candidates
@@ -28,6 +28,7 @@ from xformc.compiler.search.candidates import BeamOptions, Pool, forced_token, r
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
 from xformc.compiler.search.loops import Names
 from xformc.compiler.search.prompted import beam_caches, begin_search
+from xformc.format.speech import Times
 
 Offered = tuple[str, ...]
 """The results of the operators that compute candidates: scores, tokens and parents, [batch, 2 * width]."""
@@ -55,7 +56,7 @@ def emit_kernel_search(
         edits = names_of_edits(scope, inputs, begun.prefix, now.position, decoder.written)
         limit = live.limit if inputs.automaton else ""
         rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, limit, *apart)
-        offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
+        offered = emit_candidates(scope, decoder, result, (now.beam.scores, width), rest, inputs.times)
         if inputs.default:
             forced = forced_token(scope, live.prefix, now.position)
             offered = unscored(scope, offered, forced, (now.position, len(inputs.default)), decoder.written.absent)
@@ -83,17 +84,28 @@ def _entering(onnx: OnnxEmitter, decoder: Decoder, begun: Begun) -> tuple[dict[s
 
 
 def emit_candidates(
-    onnx: OnnxEmitter, decoder: Decoder, result: str, scores: str, width: str, rest: tuple[str, ...]
+    onnx: OnnxEmitter,
+    decoder: Decoder,
+    result: str,
+    beam: tuple[str, str],
+    rest: tuple[str, ...],
+    times: Times | None = None,
 ) -> Offered:
     """The candidates, from logits or, if the projection onto the vocabulary is split off, from its input.
 
-    `rest` are the tokens that the texts begin with, the position of the step, the tokens of the hypotheses, and the
-    options that edit scores, the rows of the options in which the sentences find their own, phrases, and the groups.
+    `beam` are the scores of the hypotheses and the width, `rest` the tokens that the texts begin with, the position of
+    the step, the tokens of the hypotheses, and the options that edit scores, the rows of the options in which the
+    sentences find their own, phrases, and the groups.
     """
-    pad = decoder.written.absent
+    attributes = {"pad": decoder.written.absent, **attributes_of(times)}
     if decoder.projection is None:
-        return onnx.ops("Candidates", 3, result, scores, width, *rest, domain=DOMAIN, pad=pad)
-    return emit_project_candidates(onnx, decoder.projection, result, (scores, width), rest, pad)
+        return onnx.ops("Candidates", 3, result, *beam, *rest, domain=DOMAIN, **attributes)
+    return emit_project_candidates(onnx, decoder.projection, result, beam, rest, attributes)
+
+
+def attributes_of(times: Times | None) -> dict[str, int]:
+    """The attributes of Candidates and its kin for texts with timestamps."""
+    return {} if times is None else {f"times_{name}": value for name, value in asdict(times).items()}
 
 
 def emit_advance(

@@ -130,7 +130,7 @@ def emit_refilled_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInpu
         result, states = emit_step(scope, decoder, _newest(scope, now), now.at, given)
         edits = names_of_edits(scope, inputs, prefix, now.at, decoder.written)
         rest = (prefix, now.at, now.beam.tokens, *edits, sentence, "", inputs.prefix_bias)
-        offered = emit_candidates(scope, decoder, result, now.beam.scores, width, rest)
+        offered = emit_candidates(scope, decoder, result, (now.beam.scores, width), rest)
         if inputs.default:
             forced = forced_tokens(scope, prefix, now.at)
             offered = unscored(scope, offered, forced, (now.at, len(inputs.default)), decoder.written.absent)

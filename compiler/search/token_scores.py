@@ -108,5 +108,5 @@ def _chosen(onnx: OnnxEmitter, scored: Scored, found: str, tokens: str) -> str:
         scores, *_ = onnx.ops("Candidates", 3, logits, nothing, [1], prefix, 0, domain=DOMAIN, pad=_NO_PAD)
     else:
         beam, given = (nothing, onnx.operand([1])), (prefix, onnx.operand(0))
-        scores, *_ = emit_project_candidates(onnx, projection, found, beam, given, _NO_PAD)
+        scores, *_ = emit_project_candidates(onnx, projection, found, beam, given, {"pad": _NO_PAD})
     return onnx.op("Squeeze", onnx.op("Slice", scores, [0], [1], [1]), [1])

@@ -362,14 +362,24 @@ class Sample(Section):
     frequency_penalty: TokenPenalty = 0.0
 
 
+class TimestampsDecode(Section):
+    """Tokens that are times, from `first` to the end of the vocabulary: 0 seconds, `step` seconds, and so on. A text
+    with timestamps begins with one of at most `latest` seconds."""
+
+    first: Token
+    step: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = 0.02
+    latest: Annotated[float, Field(ge=0, le=MAX_SECONDS)] = 1.0
+
+
 class SpeechDecode(Section):
     """What a model of speech reads and writes: the longest sound, in seconds, the tokens that begin texts in a language
-    and of a task, and the one of texts without timestamps."""
+    and of a task, the one of texts without timestamps, and those of times."""
 
     seconds: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = 30.0
     languages: dict[str, Token] = Field(default_factory=dict[str, int], max_length=MAX_NAMES)
     tasks: dict[str, Token] = Field(default_factory=dict[str, int], max_length=MAX_NAMES)
     no_timestamps: Token | None = None
+    timestamps: TimestampsDecode | None = None
 
 
 class Decode(Section):

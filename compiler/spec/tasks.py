@@ -101,9 +101,15 @@ def _speech_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Dec
     size = written.axes[0].size or 0
     groups = [one for key in ("languages", "tasks") if (one := speech.get(key)) is not None]
     items = [entry.tree for one in groups if isinstance(one.value, dict) for entry in one.value.values()]
-    items += [one for one in [speech.get("no_timestamps")] if one is not None]
+    items += [one for one in [speech.get("no_timestamps"), speech.get("timestamps", "first")] if one is not None]
     known = f"the vocabulary of the written text has ids from 0 to {size - 1}"
-    return [
+    times = [one for one in [speech.get("timestamps", "first")] if one is not None]
+    low = [
+        Problem(one.span, f"{one.value} cannot be the first time: special tokens come before it")
+        for one in times
+        if isinstance(one.value, int) and one.value <= max(written.special.ids)
+    ]
+    return low + [
         Problem(item.span, f"{item.value} is no token: {known}")
         for item in items
         if isinstance(item.value, int) and item.value >= size

@@ -1,11 +1,13 @@
-// The automaton that the texts of a sentence match (docs/search.md): which tokens may follow each hypothesis.
+// What the texts of a sentence match (docs/search.md), an automaton or the rules of timestamps: which tokens may follow.
 #pragma once
 
 #include <algorithm>
 #include <limits>
+#include <optional>
 
 #include "kernel.h"
 #include "search_edits.h"
+#include "search_times.h"
 
 namespace xformc {
 
@@ -15,11 +17,11 @@ class Automaton {
 
   // The inputs from `index` on: the state after each state and token [states, vocabulary], int32, below 0 for tokens that
   // may not follow; the fewest tokens from each state to one in which a text may end [states]; the states in which texts
-  // begin [rows], below 0 for any text; and the most tokens of the texts of each sentence [batch]. The first three may be
-  // absent. The texts are those of `edits`. The
-  // tokens of `prefix` are not read, unless the input before `index` makes them likelier instead of forced.
+  // begin [rows], below 0 for any text, or TIMED; and the most tokens of the texts of each sentence [batch]. The first
+  // three may be absent. The texts are those of `edits`. The tokens of `prefix` are not read, unless the input before
+  // `index` makes them likelier instead of forced.
   Automaton(const Ort::KernelContext& context, size_t index, size_t prefix, int64_t pad, int64_t vocabulary,
-            int64_t batch, int64_t beam, const Sentences& sentences, const Edits& edits)
+            int64_t batch, int64_t beam, const Sentences& sentences, const Edits& edits, const Times& times)
       : vocabulary_(vocabulary) {
     if (context.GetInputCount() <= index + 3 || !context.GetInput(index + 3)) return;
     for (const size_t input : {prefix, index})
@@ -27,17 +29,19 @@ class Automaton {
     const Shape shape = shape_of(context.GetInput(index));
     require(shape.size() == 2, "the automaton is no table");
     states_ = shape[0];
-    if (states_ == 0) return;
+    Option<int64_t> start(NONE);
+    start.read(context, index + 2, sentences);
+    bool timed = false;
+    for (int64_t i = 0; times.known() && i < batch; ++i) timed |= start.of(sentences, i) == TIMED;
+    if (states_ == 0 && !timed) return;
     require(shape[1] == vocabulary, "the automaton has another vocabulary");
     require(edits.text(0) != nullptr, "an automaton needs the tokens of the hypotheses");
     next_ = context.GetInput(index).GetTensorData<int32_t>();
     needs_ = optional_input<int64_t>(context, index + 1, states_, "the automaton lacks the needs of its states");
     const int64_t* limit =
         optional_input<int64_t>(context, index + 3, batch, "there must be a limit for each sentence");
-    require(needs_ != nullptr && limit != nullptr, "the automaton lacks the needs of its states");
-    Option<int64_t> start(NONE);
+    require((states_ == 0 || needs_ != nullptr) && limit != nullptr, "the automaton lacks the needs of its states");
     Option<float> bias(0);
-    start.read(context, index + 2, sentences);
     bias.read(context, index - 1, sentences);
     const Ort::ConstValue begun = context.GetInput(prefix);
     const Shape given = shape_of(begun);
@@ -47,9 +51,14 @@ class Automaton {
       const int64_t sentence = row / beam, first = start.of(sentences, sentence);
       const int64_t* own = tokens + sentence * given[1];
       const int64_t skipped = bias.of(sentences, sentence) > 0 ? 0 : std::find(own, own + given[1], pad) - own;
-      Row found{first < 0, nullptr, std::max<int64_t>(limit[sentence], 0) - edits.length(row)};
-      if (first >= 0)
-        found.next = after(first, edits.text(row), std::min(1 + skipped, edits.length(row)), edits.length(row));
+      const int64_t* text = edits.text(row);
+      const int64_t length = edits.length(row), begin = std::min(1 + skipped, length);
+      Row found{first < 0, nullptr, std::max<int64_t>(limit[sentence], 0) - length, {}};
+      if (first >= 0) found.next = after(first, text, begin, length);
+      if (first == TIMED && times.known()) {
+        found.free = false;
+        found.times.emplace(times, text + begin, length - begin, vocabulary);
+      }
       rows_.push_back(found);
     }
   }
@@ -57,30 +66,43 @@ class Automaton {
   // Whether some tokens may not follow a hypothesis.
   bool restricts(int64_t row) const { return !rows_.empty() && !rows_[static_cast<size_t>(row)].free; }
 
-  // Whether a token may follow a hypothesis, so that a text can still end within the limit.
-  bool allows(int64_t row, int64_t token) const {
-    if (!restricts(row)) return true;
-    const Row& own = rows_[static_cast<size_t>(row)];
-    return own.next != nullptr && leads_on(own, token);
+  // The times that may follow a hypothesis and the rule that chooses between them and text; null without timestamps.
+  const TimedRow* times(int64_t row) const {
+    return rows_.empty() || !rows_[static_cast<size_t>(row)].times ? nullptr : &*rows_[static_cast<size_t>(row)].times;
   }
 
-  // Copies the logits of `count` tokens from the token `first` on, -inf for those that may not follow a hypothesis.
+  // Whether any hypothesis has timestamps.
+  bool any_times() const {
+    return std::any_of(rows_.begin(), rows_.end(), [](const Row& row) { return row.times.has_value(); });
+  }
+
+  // Whether a token may follow a hypothesis, so that a text can still end within the limit; times are left out.
+  bool allows(int64_t row, int64_t token) const {
+    return !restricts(row) || allows(rows_[static_cast<size_t>(row)], token);
+  }
+
+  // Copies the logits of `count` tokens from the token `first` on, -inf for those that are not allowed.
   void mask(int64_t row, int64_t first, int64_t count, const float* logits, float* masked) const {
     const Row& own = rows_[static_cast<size_t>(row)];
     for (int64_t i = 0; i < count; ++i) {
-      const bool allowed = own.next != nullptr && leads_on(own, first + i);
-      masked[i] = allowed ? logits[i] : -std::numeric_limits<float>::infinity();
+      masked[i] = allows(own, first + i) ? logits[i] : -std::numeric_limits<float>::infinity();
     }
   }
 
  private:
-  static constexpr int64_t NONE = -1;
+  static constexpr int64_t NONE = -1, TIMED = -2;
 
   struct Row {
     bool free;            // any token may follow
     const int32_t* next;  // the state after each token; null if none may follow
     int64_t left;         // how many more tokens may follow the next one
+    std::optional<TimedRow> times;
   };
+
+  bool allows(const Row& own, int64_t token) const {
+    if (own.times) return own.times->allows_text(token);
+    return own.next != nullptr && leads_on(own, token);
+  }
 
   bool leads_on(const Row& own, int64_t token) const {
     const int32_t state = own.next[token];
@@ -98,7 +120,7 @@ class Automaton {
   int64_t vocabulary_ = 0, states_ = 0;
   const int32_t* next_ = nullptr;
   const int64_t* needs_ = nullptr;
-  std::vector<Row> rows_;  // of each hypothesis; empty if there is no automaton
+  std::vector<Row> rows_;  // of each hypothesis; empty if any text may be written
 };
 
 }  // namespace xformc

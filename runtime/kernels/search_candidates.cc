@@ -5,7 +5,8 @@ namespace xformc {
 namespace {
 
 struct Candidates {
-  explicit Candidates(const OrtKernelInfo* raw) : pad(Ort::ConstKernelInfo(raw).GetAttributeOr("pad", 0)) {}
+  explicit Candidates(const OrtKernelInfo* raw)
+      : pad(Ort::ConstKernelInfo(raw).GetAttributeOr("pad", 0)), times(Ort::ConstKernelInfo(raw)) {}
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
@@ -13,7 +14,7 @@ struct Candidates {
     const Shape shape = shape_of(logits);
     require(shape.size() == 4, "logits and scores do not fit");
     const int64_t vocabulary = shape[3];
-    Continuations continuations(context, vocabulary, 3, pad);
+    Continuations continuations(context, vocabulary, 3, pad, times);
     const int64_t batch = continuations.batch, beam = continuations.beam, rows = continuations.rows();
     require(shape == Shape{batch, beam, 1, vocabulary}, "logits and scores do not fit");
     continuations.make_outputs(context);
@@ -41,6 +42,7 @@ struct Candidates {
   }
 
   int64_t pad;
+  Times times;
 };
 
 }  // namespace

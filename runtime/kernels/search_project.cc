@@ -39,11 +39,12 @@ struct ProjectCandidates {
     precision = precision_of(info.GetAttribute<std::string>("precision"));
     vocabulary = info.GetAttribute<int64_t>("vocabulary");
     pad = info.GetAttributeOr("pad", 0);
+    times = Times(info);
   }
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    Continuations continuations(context, vocabulary, 6, pad);
+    Continuations continuations(context, vocabulary, 6, pad, times);
     const Ort::ConstValue input = context.GetInput(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Weight weight = bind(context, depth);
@@ -75,6 +76,7 @@ struct ProjectCandidates {
 
   Precision precision;
   int64_t vocabulary, pad;
+  Times times;
 };
 
 }  // namespace

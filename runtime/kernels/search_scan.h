@@ -110,7 +110,9 @@ class Continuations {
   // that the texts begin with, padded with `pad`, and the position of this step, one or that of each sentence, then those of
   // Edits, Phrases, how much likelier the tokens of the prefix are made [rows], and those of Automaton and Groups; they may be absent.
   // The outputs are made later, by `make_outputs`.
-  Continuations(const Ort::KernelContext& context, int64_t vocabulary, size_t prefix, int64_t pad) : pad_(pad) {
+  Continuations(const Ort::KernelContext& context, int64_t vocabulary, size_t prefix, int64_t pad,
+                const Times& followed)
+      : pad_(pad) {
     const auto width = single<int64_t>(context, 2);
     require(width >= 1, "the beam's width must be at least 1");
     count = times(2, width);
@@ -129,7 +131,7 @@ class Continuations {
     require(groups_->count == 1 || !phrases_, "groups of a beam have no phrases");
     const Edits edits(context, prefix + 2, vocabulary, batch, beam);
     read_forced(context, vocabulary, prefix, sentences, edits);
-    automaton = Automaton(context, prefix + 11, prefix, pad, vocabulary, batch, beam, sentences, edits);
+    automaton = Automaton(context, prefix + 11, prefix, pad, vocabulary, batch, beam, sentences, edits, followed);
     read_edits(edits, vocabulary);
   }
 
@@ -293,13 +295,14 @@ class Continuations {
       const float score = edits_->apply(edit, own, row);
       if (!std::isnan(score)) found.emplace_back(score, edit.token);
     }
+    if (const TimedRow* times = automaton.times(row)) times->choose(found);
     std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
     return found;
   }
 
   void read_edits(const Edits& edits, int64_t vocabulary) {
     most = count;
-    if (edits.any() || phrases_ || !biases_.empty()) edits_ = std::make_unique<Edits>(edits);
+    if (edits.any() || phrases_ || !biases_.empty() || automaton.any_times()) edits_ = std::make_unique<Edits>(edits);
     if (!edits_ && forced_.empty()) return;
     int64_t longest = 0;
     for (int64_t row = 0; row < rows(); ++row) {
@@ -307,19 +310,37 @@ class Continuations {
       const int64_t only = forced(row / beam);
       row_edits_.push_back(only == pad_ && edits_ ? row_edits(row) : std::vector<Edit>());
       if (only != pad_) asked_.push_back(only);
-      for (const Edit& edit : row_edits_.back()) asked_.push_back(edit.token);
       longest = std::max(longest, static_cast<int64_t>(row_edits_.back().size()));
+      if (const TimedRow* times = automaton.times(row); times != nullptr && only == pad_) {
+        row_edits_.back() = with_times(row_edits_.back(), *times);
+      }
+      for (const Edit& edit : row_edits_.back()) asked_.push_back(edit.token);
     }
     begins_.push_back(static_cast<int64_t>(asked_.size()));
     most = std::min(vocabulary, count + longest);
   }
 
-  // The edits of a row; tokens that the automaton does not allow are banned.
+  // The edits of a row; tokens that may not follow are banned.
   std::vector<Edit> row_edits(int64_t row) const {
     std::vector<Edit> result = edits_->of(row, kept(*edits_, row), bias_of(row).token);
+    const TimedRow* times = automaton.times(row);
     for (Edit& edit : result) {
-      if (!automaton.allows(row, edit.token)) edit = {edit.token, 0, true};
+      const bool follows = automaton.allows(row, edit.token) || (times != nullptr && times->allows_time(edit.token));
+      if (!follows) edit = {edit.token, 0, true};
     }
+    return result;
+  }
+
+  // Edits, with those of all times that may follow, which change nothing: no scan looks for times.
+  static std::vector<Edit> with_times(const std::vector<Edit>& edits, const TimedRow& times) {
+    std::vector<Edit> result;
+    auto edit = edits.begin();
+    for (; edit != edits.end() && edit->token < times.least(); ++edit) result.push_back(*edit);
+    for (int64_t token = times.least(); token <= times.most(); ++token) {
+      const bool is_edited = edit != edits.end() && edit->token == token;
+      result.push_back(is_edited ? *edit++ : Edit{token, 0, false});
+    }
+    result.insert(result.end(), edit, edits.end());
     return result;
   }
 

@@ -126,12 +126,13 @@ struct ScreenCandidates {
     const Ort::ConstKernelInfo info(raw);
     vocabulary_ = info.GetAttribute<int64_t>("vocabulary");
     pad_ = info.GetAttributeOr("pad", 0);
+    times_ = Times(info);
     require(vocabulary_ <= INT32_MAX, "the vocabulary has more than 2^31 tokens");
   }
 
   void Compute(OrtKernelContext* raw) {
     Ort::KernelContext context(raw);
-    Continuations continuations(context, vocabulary_, 8, pad_);
+    Continuations continuations(context, vocabulary_, 8, pad_, times_);
     const Ort::ConstValue input = context.GetInput(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Screen screen(context, vocabulary_, depth);
@@ -216,6 +217,7 @@ struct ScreenCandidates {
   };
 
   int64_t vocabulary_, pad_;
+  Times times_;
 };
 
 }  // namespace

@@ -7,6 +7,8 @@ from typing import Any, TypeVar, Unpack, cast
 
 import numpy as np
 
+from xformc.errors import UserError
+from xformc.runtime.automaton import timed_matching
 from xformc.runtime.choose import sampling
 from xformc.runtime.each import rows_with_own, values_of
 from xformc.runtime.generate import check_seed
@@ -42,6 +44,7 @@ class Transcribing(Loaded):
         language: str | None = None,
         task: str | None = None,
         part: float | None = None,
+        timestamps: bool = False,
         each: Iterable[WritingArguments] | None = None,
         **options: Unpack[WritingArguments],
     ) -> list[list[Hypothesis]]:
@@ -61,6 +64,8 @@ class Transcribing(Loaded):
             transcribes.
         part: the seconds of the parts into which longer sounds are cut; by default the most that the model reads. The
             texts of the parts are joined; a hypothesis has them as `parts`.
+        timestamps: write the times of the text, of a model that knows them: the parts of a hypothesis are its segments,
+            and the next part of a longer sound begins where the text of one ends.
 
         The other arguments are those of `translate` or, with `seed`, those of `generate`: an engine either searches or
         samples, as its spec says.
@@ -71,8 +76,8 @@ class Transcribing(Loaded):
         batching, (given, arrays) = Batching(workers, max_batch_tokens), self._examples(examples)
         items, shared = with_own(given, options, each)
         reader = as_it_is if arrays else self._reader(batching, truncate)
-        writing = self._writing(reader, shared, seed, samples, token_scores=token_scores)
-        cut = self._spoken((language, task, part), prefixes, options)
+        writing = self._writing(reader, shared, seed, samples, token_scores=token_scores, timestamps=timestamps)
+        cut = self._spoken((language, task, part), prefixes, options, timestamps=timestamps)
         if cut is None:
             return self._all(writing, "transcribe", items, prefixes, batching)
         writing.require_several("transcribe", items)
@@ -94,6 +99,7 @@ class Transcribing(Loaded):
         language: str | None = None,
         task: str | None = None,
         part: float | None = None,
+        timestamps: bool = False,
         each: Iterable[WritingArguments] | None = None,
         **options: Unpack[WritingArguments],
     ) -> Generator[list[Hypothesis]]:
@@ -103,19 +109,32 @@ class Transcribing(Loaded):
         """
         self._check_method("transcribe", "transcribe")
         batching, (items, shared) = Batching(workers, max_batch_tokens, window), with_own(texts, options, each)
-        writing = self._writing(self._reader(batching, truncate), shared, seed, samples, token_scores=token_scores)
-        cut = self._spoken((language, task, part), prefixes, options)
+        scores: dict[str, bool] = {"token_scores": token_scores, "timestamps": timestamps}
+        writing = self._writing(self._reader(batching, truncate), shared, seed, samples, **scores)
+        cut = self._spoken((language, task, part), prefixes, options, timestamps=timestamps)
         if cut is None:
             return self._stream(writing, items, prefixes, batching)
         begun, pairs = self._begun(writing, items, prefixes, None, whole=False, samples=None)
         return cut.stream(begun, self.session, begun.encoded(pairs), batching)
 
     def _spoken(
-        self, asked: tuple[str | None, str | None, float | None], prefixes: object, options: WritingArguments
+        self,
+        asked: tuple[str | None, str | None, float | None],
+        prefixes: object,
+        options: WritingArguments,
+        *,
+        timestamps: bool,
     ) -> Spoken | None:
         """How sounds are cut and begun; None for an engine without speech."""
-        n_best = options.get("n_best")
-        return spoken(self.manifest, self.session, asked, begun=prefixes is not None, n_best=n_best)
+        begun, n_best = prefixes is not None, options.get("n_best")
+        decode = self._text_of if timestamps else None
+        return spoken(self.manifest, self.session, asked, decode=decode, begun=begun, n_best=n_best)
+
+    def _text_of(self, tokens: Sequence[int]) -> str:
+        """The text of tokens; "" without a tokenizer."""
+        name = self.manifest.written
+        known = self.tokenizer is not None and name in self.tokenizer.vocabularies
+        return self.tokenizer.decode(name, tokens) if self.tokenizer is not None and known else ""
 
     def transcribe_rows(
         self, rows: Sequence[Row], *, seed: int = 0, **options: Unpack[WritingArguments]
@@ -132,12 +151,17 @@ class Transcribing(Loaded):
         samples: int = 1,
         *,
         token_scores: bool = False,
+        timestamps: bool = False,
     ) -> Job[Item, Any, list[Hypothesis]]:
         self._check_method("transcribe", "transcribe")
+        for name in ("token_scores",) * token_scores + ("prefix_bias",) * bool(options.get("prefix_bias")):
+            if timestamps:
+                raise UserError(f"timestamps exclude {name}", hint="leave out one")
         several = checked_integer("samples", samples, 1, 1, MAX_SAMPLES)
         searching, sampled = split_options(self.manifest, options, seed, several)
         if self.manifest.decoding == "search":
-            return self._search_of(encode, searching, token_scores=token_scores)
+            timed = timed_matching(self.manifest.inputs[self.manifest.written]) if timestamps else None
+            return self._search_of(encode, searching, token_scores=token_scores, constraint=timed)
         manifest, pieces = self.manifest, self._pieces()
         resolved, first = resolve_sample_options(manifest, sampled, pieces), check_seed(seed)
         resolve = partial(resolve_sample_options, manifest, pieces=pieces)

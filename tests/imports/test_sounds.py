@@ -54,16 +54,16 @@ SPOKEN: dict[str, Any] = {
 FRAMES, HOP = 40, 160
 
 
-def save_whisper(folder: Path) -> Any:
+def save_whisper(folder: Path, **changed: Any) -> Any:
     """A random model whose biases, gains and positions are random, too, with a tokenizer."""
     torch.manual_seed(0)
-    model = transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**WHISPER))
+    model = transformers.WhisperForConditionalGeneration(transformers.WhisperConfig(**{**WHISPER, **changed}))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if parameter.dim() == 1 or "positions" in name:
                 parameter.add_(torch.randn_like(parameter) * (3.0 if "decoder.embed_positions" in name else 0.3))
     model.save_pretrained(folder)
-    tokens = {f"w{index}": index for index in range(60)}
+    tokens = {f"w{index}": index for index in range(changed.get("vocab_size", 60))}
     content = {"version": "1.0", "model": {"type": "WordLevel", "vocab": tokens, "unk_token": "w0"}}
     added = [{"id": index, "content": f"w{index}", "special": True} for index in (50, 51)]
     rest = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}

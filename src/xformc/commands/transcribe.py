@@ -54,6 +54,7 @@ from xformc.commands.text_lines import (
     write_results,
 )
 from xformc.commands.token_scores import TokenFields, TokenScores, require_json, token_fields_of
+from xformc.errors import UserError
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
@@ -68,6 +69,8 @@ INPUT_HELP = """Read arrays from this .npz file, or lines of text, which may be 
 LANGUAGE_HELP = "Language of the text, such as de, of a model that knows several. [default: the one that it finds]"
 TASK_HELP = "What such a model writes: transcribe, or translate for English. [default: transcribe]"
 PART_HELP = "Cut longer sounds into parts of this length. [default: the longest that the model reads]"
+
+TIMES_HELP = "With --json, also the parts of the text, with the seconds at which they begin and end, as the model says."
 
 
 def transcribe(
@@ -105,6 +108,7 @@ def transcribe(
     language: Annotated[str | None, Option(help=LANGUAGE_HELP, metavar="CODE")] = None,
     task: Annotated[str | None, Option(help=TASK_HELP, metavar="NAME")] = None,
     part: Annotated[float | None, Option(help=PART_HELP, metavar="SECONDS")] = None,
+    timestamps: Annotated[bool, Option("--timestamps", help=TIMES_HELP)] = False,
     as_json: JsonLines = False,
     truncate: Truncate = False,
     window: Window = None,
@@ -139,6 +143,8 @@ def transcribe(
     the one first that is most like the others.
     """
     require_json(token_scores, as_json)
+    if timestamps and not as_json:
+        raise UserError("--timestamps needs --json", hint="each hypothesis then has `parts`")
     check_samples(mbr, samples)
     options: WritingArguments = {
         "beam_size": beam_size,
@@ -175,6 +181,7 @@ def transcribe(
                 language=language,
                 task=task,
                 part=part,
+                timestamps=timestamps,
                 **options,
             )
             write_results(chosen_samples(found, mbr), _renderer(loaded, token_scores, as_json), output)
@@ -195,6 +202,7 @@ def transcribe(
             language=language,
             task=task,
             part=part,
+            timestamps=timestamps,
             **options,
         )
         with closing(results):

@@ -52,6 +52,9 @@ AUTOMATON, NEEDS, START = "automaton", "automaton_needs", "automaton_start"
 tokens that may not follow; the fewest tokens from each state to the end of a text, [states]; and the state in which
 texts begin, [rows], -1 for any text. By default there are no states."""
 
+TIMED = -2
+"""The START of a text with timestamps, in the search of a model that knows times."""
+
 BY_TEXT = "by_text"
 """What engine.json has among the controls of an engine whose options may have a value for each text."""
 

@@ -30,7 +30,7 @@ from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import WORDS, Precision
 from xformc.format.results import Result, Setting, of_text
 from xformc.format.search_options import EDITS, MAX_PREFIX, MAX_SUPPRESSED, OPTIONS, SearchOption
-from xformc.format.speech import MAX_SECONDS, Speech
+from xformc.format.speech import MAX_SECONDS, Speech, Timestamps
 from xformc.format.targets import Target
 from xformc.format.tasks import NAMED, RESULTS, SAMPLED, TASKS, WRITING
 from xformc.format.tokens import BEGIN, END, MAX_ENDS, PAD, UNKNOWN, SpecialTokens
@@ -229,7 +229,13 @@ def _read_speech(document: Document) -> Speech:
         key: {name: section.integer(name, 0, MAX_SIZE) for name in section.fields} for key, section in tokens.items()
     }
     silent = document.optional_integer("no_timestamps", 0)
-    return Speech(document.number("seconds", 0, MAX_SECONDS), found["languages"], found["tasks"], silent)
+    timestamps = _read_timestamps(document.section("timestamps")) if "timestamps" in document.fields else None
+    return Speech(document.number("seconds", 0, MAX_SECONDS), found["languages"], found["tasks"], silent, timestamps)
+
+
+def _read_timestamps(document: Document) -> Timestamps:
+    numbers = (document.number(name, 0, MAX_SECONDS) for name in ("step", "latest"))
+    return Timestamps(document.integer("first", 1, MAX_SIZE), *numbers)
 
 
 _READERS: dict[int, Callable[[Document], Manifest]] = {

@@ -10,7 +10,9 @@ _NUMBERS: Mapping[str, float] = {"no_repeat_ngram_size": 0, "repetition_penalty"
 
 PLACES, BEGUN = "forced_decoder_ids", "begin_suppress_tokens"
 NAMED: Mapping[str, str] = {"languages": "lang_to_id", "tasks": "task_to_id"}
-SILENT = "no_timestamps_token_id"
+SILENT, LATEST = "no_timestamps_token_id", "max_initial_timestamp_index"
+STEP = 0.02
+"""The seconds between two timestamps of every Whisper."""
 
 
 def banned(values: Mapping[str, Scalar]) -> dict[str, Plain]:
@@ -45,7 +47,7 @@ def banned_at_first(values: Mapping[str, Scalar]) -> dict[str, Plain]:
 
 
 def spoken(values: Mapping[str, Scalar]) -> dict[str, Plain]:
-    """The languages and tasks of a model of speech, as settings of `decode.speech`; a model for English has none."""
+    """The languages, tasks and timestamps of a model of speech, as settings of `decode.speech`."""
     found: dict[str, Plain] = {}
     for name, key in NAMED.items():
         names = {
@@ -54,8 +56,15 @@ def spoken(values: Mapping[str, Scalar]) -> dict[str, Plain]:
             if one.startswith(f"{key}.") and isinstance(token, int)
         }
         found |= {name: {**names}} if names else {}
-    silent = values.get(SILENT)
-    return {**found, **({"no_timestamps": silent} if found and isinstance(silent, int) else {})}
+    silent, latest, size = (values.get(name) for name in (SILENT, LATEST, "vocab_size"))
+    own = ("eos_token_id", "decoder_start_token_id")
+    special = [value for key, value in values.items() if key.partition(".")[0] in own and isinstance(value, int)]
+    if isinstance(silent, int):
+        found["no_timestamps"] = silent
+        if isinstance(size, int) and max(special, default=0) <= silent < size - 1:
+            count = latest if isinstance(latest, int) else size - silent
+            found["timestamps"] = {"first": silent + 1, "step": STEP, "latest": round(count * STEP, 6)}
+    return found
 
 
 def forced(values: Mapping[str, Scalar]) -> dict[str, Plain]:

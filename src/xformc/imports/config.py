@@ -41,7 +41,8 @@ IGNORED = frozenset(_INERT.split())
 WRITTEN_WITH = frozenset(
     """bos_token_id eos_token_id pad_token_id decoder_start_token_id num_beams length_penalty early_stopping
 max_length no_repeat_ngram_size forced_bos_token_id forced_decoder_ids repetition_penalty suppress_tokens
-begin_suppress_tokens lang_to_id task_to_id no_timestamps_token_id bad_words_ids""".split()  # noqa: SIM905 (a list of words)
+begin_suppress_tokens lang_to_id task_to_id no_timestamps_token_id
+max_initial_timestamp_index bad_words_ids""".split()  # noqa: SIM905 (a list of words)
 )
 """The keys of a generation_config.json that replace those of the config."""
 

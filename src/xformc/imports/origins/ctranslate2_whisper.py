@@ -22,6 +22,8 @@ START, END, SILENT = "<|startoftranscript|>", "<|endoftext|>", "<|notimestamps|>
 TASKS = ("transcribe", "translate")
 ENGLISH_ONLY = 51864
 """The number of tokens of the models without languages, which write English."""
+LATEST = 50
+"""CTranslate2's default for the timestamp that a text may begin with."""
 
 _RENAMED: Mapping[str, str] = {
     "layer_norm/gamma": "layer_norm.weight",
@@ -144,11 +146,12 @@ def _tokens(folder: Path, tensors: Mapping[str, Stored], languages: Sequence[int
         what = f"lacks {', '.join(missing)}" if missing else f"has {len(names):,} tokens, and the model {size:,}"
         raise UserError(f"its vocabulary {what}", place=place)
     found: dict[str, Scalar] = {"decoder_start_token_id": names.index(START), "eos_token_id": names.index(END)}
+    found |= {"no_timestamps_token_id": names.index(SILENT), "max_initial_timestamp_index": LATEST}
     if size == ENGLISH_ONLY:
         return found | {"forced_decoder_ids.0.0": 1, "forced_decoder_ids.0.1": names.index(SILENT)}
     tasks = {f"task_to_id.{task}": names.index(f"<|{task}|>") for task in TASKS if f"<|{task}|>" in names}
     known = {f"lang_to_id.{names[one]}": one for one in languages if one < size}
-    return {**found, **tasks, **known, "no_timestamps_token_id": names.index(SILENT)}
+    return {**found, **tasks, **known}
 
 
 def _tensors(stored: Mapping[str, Stored], place: str) -> dict[str, Stored]:
