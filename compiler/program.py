@@ -171,7 +171,7 @@ class Program:
             *(decode.beam_size, decode.n_best, decode.length_penalty, longest.factor, longest.offset),
             **({} if self.traits.fixed else added(decode, OPTIONS)),
         )
-        found = replace(found, prefix_bias=None) if self.prefix else found  # a default prefix is always forced
+        found = replace(found, prefix_bias=None) if self.prefix or self.prompted else found  # these are always forced
         return found if self.covering is not None else replace(found, coverage_penalty=None)
 
     @property
@@ -200,6 +200,11 @@ class Program:
         times = said.timestamps
         timestamps = None if times is None else Timestamps(times.first, times.step, times.latest)
         return Speech(said.seconds, said.languages, said.tasks, said.no_timestamps, timestamps)
+
+    @property
+    def prompted(self) -> bool:
+        """Whether prefixes are no part of the scores and lengths of texts, as those of a model of speech."""
+        return self.speech is not None
 
     @property
     def times(self) -> Times | None:

@@ -17,6 +17,7 @@ from xformc.compiler.certify.reference_automaton import Language
 from xformc.compiler.certify.reference_edits import biased, edited
 from xformc.compiler.certify.reference_phrases import Phrase, bank, in_turn, next_tokens, open_phrases
 from xformc.compiler.certify.reference_timestamps import only_timed
+from xformc.compiler.program import Program
 from xformc.format.manifest import SearchOptions
 from xformc.format.speech import Times
 from xformc.format.tokens import SPECIAL, SpecialTokens
@@ -61,10 +62,21 @@ class Found:
 @dataclass(frozen=True)
 class Opening:
     """How the texts of a model begin: with `default`, if a call gives no prefix, within the limit of the length; at its
-    positions, given tokens have the log probability 0. Tokens in `suppressed` never come right after the prefix."""
+    positions, given tokens have the log probability 0. If it is `prompted`, all tokens of a prefix but an end token
+    have, and the length penalty does not count them. Tokens in `suppressed` never come right after the prefix."""
 
     default: Sequence[int] = ()
     suppressed: Sequence[int] = ()
+    prompted: bool = False
+
+    def given(self, prefix: Sequence[int], end: Sequence[int]) -> int:
+        """The number of tokens of a prefix that are no part of a score."""
+        return sum(token not in end for token in prefix) if self.prompted else min(len(self.default), len(prefix))
+
+
+def opening_of(program: Program) -> Opening:
+    """How the texts of a program begin."""
+    return Opening(program.prefix, program.suppress_first, program.prompted)
 
 
 @dataclass(frozen=True)
@@ -125,7 +137,8 @@ def rounds(  # noqa: PLR0913 (each is an option)
     limit = max([limit, *(len(prefix) + tokens for tokens in room if tokens)])
     limit = limit if longest is None else min(limit, longest - max(0, len(begun) - 1))
     least = 0 if {*special.end} & {*prefix} else options.min_length or 0
-    sentence = _Sentence(special, begun, min(len(default), len(prefix)), limit, least, coverage)
+    unscored = replace(opening, default=default).given(prefix, special.end)
+    sentence = _Sentence(special, begun, unscored, unscored * opening.prompted, limit, least, coverage)
     count = options.beam_groups or 1
     own = replace(options, beam_size=options.beam_size // count)
     groups = [_Group(sentence, own) for _ in range(count)]
@@ -184,6 +197,7 @@ class _Sentence:
     special: SpecialTokens
     begun: tuple[int, ...]  # the begin token, if any, and those of the prompt
     unscored: int  # so many tokens of the text have the log probability 0 if they are given
+    uncounted: int  # so many are not counted by the length penalty
     limit: int
     least: int
     coverage: Coverage | None
@@ -231,7 +245,8 @@ class _Group:
             return True
         if options.stop_rule in ("best", "complete"):
             to_the_end = options.stop_rule == "complete" and options.length_penalty > 0
-            bound = score(self.beam[0].log_probability, self.sentence.limit if to_the_end else length, options)
+            reached = (self.sentence.limit if to_the_end else length) - self.sentence.uncounted
+            bound = score(self.beam[0].log_probability, reached, options)
             if len(self.pool) == width:
                 self.gaps.append(abs(bound - self.pool[-1].score))
             return len(self.pool) == width and bound <= self.pool[-1].score
@@ -245,7 +260,8 @@ class _Group:
         if (candidate.token in sentence.special.end and length >= sentence.least) or length == sentence.limit:
             self.finished += 1
             covered = penalty(sentence.coverage, self.texts[candidate.parent], self.options)
-            self.pool.append(Hypothesis(tokens, score(candidate.log_probability, length, self.options) + covered))
+            found = score(candidate.log_probability, length - sentence.uncounted, self.options)
+            self.pool.append(Hypothesis(tokens, found + covered))
 
     def _tokens(self, candidate: _Candidate) -> tuple[int, ...]:
         return (*self.beam[candidate.parent].tokens, candidate.token)
@@ -263,6 +279,7 @@ def _enough(options: SearchOptions) -> int:
 
 def score(log_probability: np.float32, length: int, options: SearchOptions) -> float:
     """log P(y) / |y|^alpha, or log P(y) / ((5 + |y|) / 6)^alpha (Wu et al. 2016, equation 14, without coverage)."""
+    length = max(length, 1)
     divided = length if options.length_penalty_kind == "average" else (5.0 + length) / 6.0
     return float(log_probability) / divided**options.length_penalty
 
@@ -290,15 +307,18 @@ def rescore(
     scores, text = log_probabilities(scorer(target))[0, before:], target[0].tolist()
     total = np.float32(0)
     share = options.prefix_bias or 0.0
+    unscored = 0 if share else opening.given(prefix, special.end)
     for place, token in enumerate(tokens):
         own = biased(scores[place], tokens[:place], prefix, share)
         given = place < len(prefix) and not share
-        if given and place < len(opening.default):
+        if place < unscored:
             continue
         banned = place == len(prefix) and token in opening.suppressed
         changed = own if given else edited(own, text[: before + place + 1], options)
         total += np.float32(-np.inf) if banned else changed[token]
-    return score(total, len(tokens), options) + penalty(coverage, (*special.begun, *tokens[:-1]), options)
+    return score(total, len(tokens) - unscored * opening.prompted, options) + penalty(
+        coverage, (*special.begun, *tokens[:-1]), options
+    )
 
 
 def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:

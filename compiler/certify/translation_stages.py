@@ -16,7 +16,7 @@ from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
 from xformc.compiler.certify.reference_automaton import Language
 from xformc.compiler.certify.reference_edits import EDITED
-from xformc.compiler.certify.reference_search import Found, Opening, rescore, rounds, together
+from xformc.compiler.certify.reference_search import Found, opening_of, rescore, rounds, together
 from xformc.compiler.certify.sampling_stages import samples_stage
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
@@ -130,7 +130,7 @@ def _expect(
             special,
             [int(token) for token in source.get(PREFIX, ())],
             phrases=[[int(token) for token in phrase if token >= 0] for phrase in source.get(PHRASES, ())],
-            opening=Opening(program.prefix, program.suppress_first),
+            opening=opening_of(program),
             language=None if matching is None or START not in source else _language(matching, source),
             times=program.times if source.get(START) == TIMED else None,
             coverage=subject.coverage(source),
@@ -251,7 +251,7 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
     matching = _some_automaton(written, longest)
     steered: list[Row] = [
         *({START: np.array(matching.starts[0], np.int64)} for _ in range(2)),
-        {} if program.prefix else {BIAS: np.array(0.5, np.float32)},
+        {} if program.prefix or program.prompted else {BIAS: np.array(0.5, np.float32)},
     ]
     steered += [{} for _ in range(len(free.sources) - len(steered))]
     rows = tuple(
@@ -349,7 +349,8 @@ def _against(subject: Subject, expected: _Expected, result: SearchResult, row: i
                 return float("inf")
             source = expected.sources[row]
             prefix = [int(one) for one in source.get(PREFIX, ())]
-            opening = Opening(subject.program.prefix, subject.program.suppress_first)
+            opening = opening_of(subject.program)
+            opening = replace(opening, default=()) if source.get(START) == TIMED else opening
             given = (subject.scorer(source), subject.special, tokens, expected.options, prefix)
             score = rescore(*given, opening=opening, coverage=subject.coverage(source))
         differences.append(apart(result.scores[row, rank : rank + 1], [score]))

@@ -46,7 +46,8 @@ class SearchInputs:
 
     Options other than the beam size and `n_best` have a row for each sentence, or one for all. `default` is the prefix
     of sentences without one, `suppress_first` are the tokens that never come right after a prefix. A search after a
-    `prompt` has no prefix. `times` is None for a model that knows none.
+    `prompt` has no prefix. `times` is None for a model that knows none. `prompted`: prefixes are no part of scores and
+    lengths, as prompts are.
     """
 
     beam_size: str
@@ -73,6 +74,7 @@ class SearchInputs:
     suppress_first: tuple[int, ...] = ()
     prompt: str = ""
     times: Times | None = None
+    prompted: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,8 @@ class Begun:
     """Values from before the loops: the length limit of each sentence and its least length [batch], the largest limit,
     the results of `prepare`, and the size of the batch as a vector. `options` have the rows of the inputs. `prefix`
     [batch, prefix] are the tokens that each text begins with, padded, with a last column of padding. `coverage_penalty`
-    [batch] is None without coverage. `read` are the prompts of a language model, whose tokens are the prefix."""
+    [batch] is None without coverage. `read` are the prompts of a language model, whose tokens are the prefix. So many
+    tokens of each text as `given` [batch] are no part of its score and length; None for none."""
 
     options: BeamOptions
     limit: str
@@ -121,6 +124,7 @@ class Begun:
     groups: Groups
     coverage_penalty: str | None = None
     read: Read | None = None
+    given: str | None = None
 
 
 @dataclass(frozen=True)
@@ -190,7 +194,7 @@ OPTION_TYPES: Mapping[str, Type] = {
     "given": _COUNT,
 }
 """The options of a sentence: the fields of `Rules` and `EditInputs`, whether scores are edited, and the other ones; the
-last is there after prompts alone."""
+last is there with prompts alone."""
 
 Step = Callable[[OnnxEmitter, Live, Decoding], tuple[str, Decoding]]
 """Writes a step for the live sentences; returns whether to continue, and the new carried values."""
@@ -227,6 +231,7 @@ def begin(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: in
         batch,
         emit_groups(onnx, inputs.beam_groups, options.width, inputs.diversity_penalty),
         onnx.op("Expand", inputs.coverage_penalty, batch) if inputs.coverage_penalty else None,
+        given=_emit_given(onnx, inputs, prefix, decoder.written) if inputs.prompted else None,
     )
 
 
@@ -287,6 +292,12 @@ def emit_prefix(
     return onnx.op("Where", onnx.op("Unsqueeze", is_empty, [1]), usual, padded)
 
 
+def _emit_given(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, special: SpecialTokens) -> str:
+    """The tokens of each prefix but an end token, [batch]."""
+    ends = onnx.op("Cast", is_end(onnx, prefix, inputs.end_token, special), to=7)
+    return onnx.op("Sub", emit_lengths(onnx, prefix, special), onnx.op("ReduceSum", ends, [1], keepdims=0))
+
+
 def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str, special: SpecialTokens) -> str:
     """The least tokens of each sentence, [batch]; 0 for one whose prefix is a whole text."""
     ends = onnx.op("Cast", is_end(onnx, prefix, inputs.end_token, special), to=7)
@@ -301,7 +312,7 @@ def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:
     names = [options.length_penalty, *astuple(options.needed_rules), tokens, *numbers, options.needed_edits.rows]
     assert options.bias is not None and options.automaton is not None
     names += [options.needed_phrases.tokens, options.bias.share, options.automaton.start, begun.groups.penalty]
-    names += [] if begun.read is None else [begun.read.given]
+    names += [] if begun.given is None else [begun.given]
     pairs = zip(OPTION_TYPES, names, strict=False)
     return {
         name: onnx.op(

@@ -46,7 +46,7 @@ def emit_kernel_search(
     controls = (inputs.phrases, inputs.prefix_bias, inputs.automaton, inputs.automaton_needs, inputs.automaton_start)
     types = {ANCESTORS.name: ANCESTORS.type, **state_types(decoder)}
     states, caches = _entering(onnx, decoder, begun)
-    given = "" if begun.read is None else begun.read.given
+    given = begun.given or ""
     apart = (opened, inputs.diversity_penalty, inputs.end_token)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
@@ -57,7 +57,7 @@ def emit_kernel_search(
         limit = live.limit if inputs.automaton else ""
         rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, limit, *apart)
         offered = emit_candidates(scope, decoder, result, (now.beam.scores, width), rest, inputs.times)
-        if inputs.default:
+        if inputs.default and not given:
             forced = forced_token(scope, live.prefix, now.position)
             offered = unscored(scope, offered, forced, (now.position, len(inputs.default)), decoder.written.absent)
         coverage = emit_coverage(scope, begun, live, states)
@@ -66,7 +66,7 @@ def emit_kernel_search(
         return go_on, replace(following, state={**following.state, **states, **moved})
 
     found = decode_batch(onnx, decoder, begun, states, types, step, opened=opened)
-    return best(onnx, found, inputs.n_best, given or None), heads_of(decoder, begun)
+    return best(onnx, found, inputs.n_best, None if begun.read is None else given), heads_of(decoder, begun)
 
 
 def _entering(onnx: OnnxEmitter, decoder: Decoder, begun: Begun) -> tuple[dict[str, str], Names]:

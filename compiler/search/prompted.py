@@ -49,6 +49,7 @@ def begin_search(
         batch,
         emit_groups(onnx, inputs.beam_groups, options.width, inputs.diversity_penalty),
         read=Read(start, given, tokens, states, caches),
+        given=given,
     )
 
 

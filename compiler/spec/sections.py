@@ -411,10 +411,10 @@ class Decode(Section):
     coverage_penalty: Annotated[float, Field(ge=0, le=100)] = 0.0
     prefix: Beginning = Field(default_factory=list[int])
     suppress_first: SuppressTokens = Field(default_factory=list[int])
+    speech: SpeechDecode | None = None
     prefix_bias: Annotated[float, Field(ge=0, le=MAX_BIAS)] = 0.0
     alignment: Pattern | None = None
     coverage: Pattern | None = None
-    speech: SpeechDecode | None = None
     sample: Sample = Sample()
 
     @property
@@ -444,6 +444,8 @@ class Decode(Section):
     def _of_no_default(cls, value: float, info: ValidationInfo) -> float:
         if value and info.data.get("prefix"):
             raise ValueError("the default prefix is always forced: leave out `prefix` or `prefix_bias`")
+        if value and info.data.get("speech") is not None:
+            raise ValueError("the prefix of a model of speech is always forced: leave out `speech` or `prefix_bias`")
         return value
 
     @field_validator("beam_groups")

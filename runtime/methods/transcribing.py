@@ -154,9 +154,8 @@ class Transcribing(Loaded):
         timestamps: bool = False,
     ) -> Job[Item, Any, list[Hypothesis]]:
         self._check_method("transcribe", "transcribe")
-        for name in ("token_scores",) * token_scores + ("prefix_bias",) * bool(options.get("prefix_bias")):
-            if timestamps:
-                raise UserError(f"timestamps exclude {name}", hint="leave out one")
+        if timestamps and token_scores:
+            raise UserError("timestamps exclude token_scores", hint="leave out one")
         several = checked_integer("samples", samples, 1, 1, MAX_SAMPLES)
         searching, sampled = split_options(self.manifest, options, seed, several)
         if self.manifest.decoding == "search":

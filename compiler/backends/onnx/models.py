@@ -131,6 +131,7 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     options |= emitter.default_automaton((AUTOMATON, NEEDS, START), decoder.logits.type.axes[-1].size or 1)
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
     own = {"default": program.prefix, "suppress_first": program.suppress_first, "times": program.times}
+    own["prompted"] = program.prompted
     given = SearchInputs(**_alone(options), edits=_EDITS, **own)
     result, heads = emit_search(emitter, decoder, given, program.longest)
     outputs = [*_n_best(emitter, result), *_emit_results(emitter, program, heads)]
