@@ -319,6 +319,7 @@ def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc
             "--part",
             "--language",
             "--task",
+            "--timestamps",
         }
         assert others - python == {"--device", "--quiet"}, "a stream of the C API has one prefix and chooses nothing"
 
