@@ -132,11 +132,12 @@ def run(
 def report(sounds: Sequence[Sound], seconds: dict[str, float], texts: dict[str, list[str]], rate: int) -> None:
     """Print a row for each system, then the texts that differ."""
     length = sum(len(sound.samples) for sound in sounds) / rate
+    count = sum(len(words(sound.text)) for sound in sounds)
     print(f"{len(sounds)} sounds, {length:.0f} s")
     print(f"{'':12} {'seconds':>8} {'of sound/s':>10} {'WER':>6} {'errors':>7} {'same':>5}")
     for name, found in texts.items():
         pairs = [(words(text), words(sound.text)) for text, sound in zip(found, sounds, strict=True)]
-        errors, count = sum(edit_distance(*pair) for pair in pairs), sum(len(wanted) for _, wanted in pairs)
+        errors = sum(edit_distance(*pair) for pair in pairs)
         same = sum(one == other for one, other in zip(found, texts["xformc"], strict=True))
         times = f"{seconds[name]:8.2f} {length / seconds[name]:10.1f}"
         print(f"{name:12} {times} {errors / count:6.3f} {errors:7} {same:5}")
@@ -211,7 +212,7 @@ def transformers_whisper(engine: Engine, given: argparse.Namespace) -> System:
     model: Any = WhisperForConditionalGeneration.from_pretrained(given.transformers, attn_implementation="sdpa").eval()
     speller: Any = tokenizers.Tokenizer.from_file(str(given.model / "tokenizer.json"))
     extract, settings, defaults = extractor(engine, model.config.num_mel_bins), model.generation_config, engine.manifest
-    settings.suppress_tokens = [*defaults.search.suppress_tokens]
+    settings.suppress_tokens = [*(defaults.search.suppress_tokens or ())]
     settings.begin_suppress_tokens = [*defaults.suppress_first]
     start = torch.tensor([begins(engine, given.language)])
     options: Any = {

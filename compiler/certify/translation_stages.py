@@ -271,7 +271,7 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
     return replace(stage, what=f"tokens and scores of the reference search, for {what}")
 
 
-def _timed(subject: Subject, free: _Expected, prefixes: Sequence[Sequence[int]]) -> list[_Expected]:
+def _timed(subject: Subject, free: _Expected, prefixes: Sequence[NDArray[np.int64] | list[int]]) -> list[_Expected]:
     """Searches for texts with timestamps, which begin with these tokens, if the model knows times."""
     if subject.program.times is None:
         return []

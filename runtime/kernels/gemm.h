@@ -54,6 +54,7 @@ struct Routines {
   void (*bfloat16_tile)(const Tile& tile, int rows);
   void (*int8_tile)(const Tile& tile, int rows);
   void (*int4_tile)(const Tile& tile, int rows);
+  void (*wide_int4_tile)(const Tile& tile, int rows);  // of a panel by widen_int4
   void (*int16_tile)(const Tile& tile, int rows);
 
   // Packs rows of `depth` floats into the x of a tile. pack_int8 quantizes each row: x is about row_scale * q, and
@@ -67,6 +68,8 @@ struct Routines {
 
   void (*widen_float16)(const uint16_t* values, int64_t count, float* wide);  // count is a multiple of 32, as below
   void (*widen_bfloat16)(const uint16_t* values, int64_t count, float* wide);
+  // A panel uint8 [steps][32][4], of bytes with two steps in their halves. The count is that of these bytes.
+  void (*widen_int4)(const uint8_t* nibbles, int64_t count, uint8_t* wide);
   void (*activate)(Activation activation, float* values, int64_t count);
 
   // One row in place: two passes over the row for the layer norm; epsilon stands inside the root.

@@ -76,10 +76,13 @@ struct Vector {
   static Int dot2(Int sum, Int weights, Int x) { return _mm256_add_epi32(sum, _mm256_madd_epi16(weights, x)); }
 
   // Pairs of products in 16 bits: those of a group add up to at most 8 * 2 * 15 * 128, less than 2^15.
+  static Int start_nibbles(int32_t) { return all(int32_t{0}); }
   static Int dot_nibbles(Int sum, Int nibbles, Int x) {
     return _mm256_add_epi16(sum, _mm256_maddubs_epi16(nibbles, x));
   }
-  static Int sum_nibbles(Int sum) { return _mm256_madd_epi16(sum, all(int32_t{0x00010001})); }
+  static Int sum_nibbles(Int sum, int32_t row_offset) {
+    return add_int(_mm256_madd_epi16(sum, all(int32_t{0x00010001})), all(row_offset));
+  }
 
   static Int low_nibbles(Int a) { return _mm256_and_si256(a, all(int32_t{0x0f0f0f0f})); }
   static Int high_nibbles(Int a) { return low_nibbles(_mm256_srli_epi32(a, 4)); }

@@ -62,8 +62,9 @@ struct Vector {
     return sum;
   }
 
+  static Int start_nibbles(int32_t row_offset) { return all(row_offset); }
   static Int dot_nibbles(Int sum, Int nibbles, Int x) { return dot4(sum, nibbles, x); }
-  static Int sum_nibbles(Int sum) { return sum; }
+  static Int sum_nibbles(Int sum, int32_t) { return sum; }
 
   static Int low_nibbles(Int a) { return _mm512_and_si512(a, all(int32_t{0x0f0f0f0f})); }
   static Int high_nibbles(Int a) { return low_nibbles(_mm512_srli_epi32(a, 4)); }

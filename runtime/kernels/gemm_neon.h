@@ -71,8 +71,9 @@ struct Vector : Floats {
     return vaddq_s32(sum, vpaddq_s32(low, high));
   }
 
+  static Int start_nibbles(int32_t row_offset) { return all(row_offset); }
   static Int dot_nibbles(Int sum, Int nibbles, Int x) { return dot4(sum, nibbles, x); }
-  static Int sum_nibbles(Int sum) { return sum; }
+  static Int sum_nibbles(Int sum, int32_t) { return sum; }
 
   static Int low_nibbles(Int a) {
     const int32x4_t nibble = vreinterpretq_s32_u8(vdupq_n_u8(15));

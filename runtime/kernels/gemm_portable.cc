@@ -79,8 +79,9 @@ struct Vector {
     return add_int(add_int(sum, (weights << 16 >> 16) * (x << 16 >> 16)), (weights >> 16) * (x >> 16));
   }
 
+  static Int start_nibbles(int32_t row_offset) { return all(row_offset); }
   static Int dot_nibbles(Int sum, Int nibbles, Int x) { return dot4(sum, nibbles, x); }
-  static Int sum_nibbles(Int sum) { return sum; }
+  static Int sum_nibbles(Int sum, int32_t) { return sum; }
 
   static Int low_nibbles(Int a) { return a & 0x0f0f0f0f; }
   static Int high_nibbles(Int a) { return a >> 4 & 0x0f0f0f0f; }

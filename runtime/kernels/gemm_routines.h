@@ -7,8 +7,8 @@
 // load_bytes (load4 of weights q + 128, as q + 128 or q, in the form Four), start (of sums with these: the row_offset, or
 // 0), four_size (the bytes of four numbers of a packed row), to_fours and all_fours (write these, and read one of them into
 // each lane), dot4(sum, weights of load_bytes, signed x of all_fours), dot2 (the same of two signed 16-bit integers each), low_nibbles and high_nibbles (the
-// lower and upper halves of all bytes, as bytes), dot_nibbles (dot4 of these, for the 8 steps of a group, in a form of its
-// own that begins with zeros) and sum_nibbles (of that form: the sums), to_float, to_int (half to even), abs_bits, max_int,
+// lower and upper halves of all bytes, as bytes), start_nibbles(row_offset), dot_nibbles (dot4 of these, for the 8 steps of a
+// group, in a form of its own) and sum_nibbles(of that form, row_offset), the sums from row_offset on, to_float, to_int (half to even), abs_bits, max_int,
 // sum, sum_int, max_of_int, if_less, power_of_two, to_bytes (saturating), widen_float16, widen_bfloat16.
 #include <cmath>
 #include <cstring>
@@ -186,8 +186,23 @@ void integer_tile_of(const Tile& tile) {
   }
 }
 
-// Two steps lie in the halves of the same bytes. The integers of a group are summed, then scaled and added.
-template <int rows>
+// The weights of two steps, in the halves of the same bytes.
+struct Nibbles {
+  static constexpr int size = 4 * PANEL;
+  static INLINE Int load(const uint8_t* from, int step) {
+    const Int both = Vector::load4(from);
+    return step == 0 ? Vector::low_nibbles(both) : Vector::high_nibbles(both);
+  }
+};
+
+// The same, each in bytes of its own.
+struct WideNibbles {
+  static constexpr int size = 8 * PANEL;
+  static INLINE Int load(const uint8_t* from, int step) { return Vector::load4(from + step * 4 * PANEL); }
+};
+
+// The integers of a group are summed, then scaled and added.
+template <typename Weights, int rows>
 void int4_tile_of(const Tile& tile) {
   for (int first = 0; first < tile.columns; first += 2 * WIDTH) {
     Float totals[rows][2];
@@ -201,22 +216,20 @@ void int4_tile_of(const Tile& tile) {
     for (int64_t group = 0; group < tile.steps / (GROUP / 4); ++group) {
       Int sums[rows][2];
 #pragma GCC unroll 16
-      for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::all(int32_t{0});
+      for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::start_nibbles(offset[r]);
       for (int pair = 0; pair < GROUP / 8; ++pair) {
-        const Int left = Vector::load4(weights), right = Vector::load4(weights + 4 * WIDTH);
-        const Int steps[2][2] = {{Vector::low_nibbles(left), Vector::low_nibbles(right)},
-                                 {Vector::high_nibbles(left), Vector::high_nibbles(right)}};
 #pragma GCC unroll 2
         for (int step = 0; step < 2; ++step) {
+          const Int left = Weights::load(weights, step), right = Weights::load(weights + 4 * WIDTH, step);
 #pragma GCC unroll 16
           for (int r = 0; r < rows; ++r) {
             const Int value = Vector::all(load_four(x + 4 * r));
-            sums[r][0] = Vector::dot_nibbles(sums[r][0], steps[step][0], value);
-            sums[r][1] = Vector::dot_nibbles(sums[r][1], steps[step][1], value);
+            sums[r][0] = Vector::dot_nibbles(sums[r][0], left, value);
+            sums[r][1] = Vector::dot_nibbles(sums[r][1], right, value);
           }
           x += 4 * rows;
         }
-        weights += 4 * PANEL;
+        weights += Weights::size;
         if (2 * WIDTH == PANEL || first == 0) fetch<rows>(ahead);
         ahead += 2 * tile.ahead_step;
       }
@@ -224,7 +237,7 @@ void int4_tile_of(const Tile& tile) {
 #pragma GCC unroll 16
       for (int r = 0; r < rows; ++r) {
         for (int h = 0; h < 2; ++h) {
-          const Int sum = Vector::add_int(Vector::sum_nibbles(sums[r][h]), Vector::all(offset[r]));
+          const Int sum = Vector::sum_nibbles(sums[r][h], offset[r]);
           totals[r][h] = Vector::fma(Vector::to_float(sum), scales[h], totals[r][h]);
         }
       }
@@ -265,8 +278,9 @@ void integer_tile(const Tile& tile, int rows) {
   with_count(rows, [&](auto count) { integer_tile_of<Numbers, decltype(count)::value>(tile); });
 }
 
+template <typename Weights>
 void int4_tile(const Tile& tile, int rows) {
-  with_count(rows, [&](auto count) { int4_tile_of<decltype(count)::value>(tile); });
+  with_count(rows, [&](auto count) { int4_tile_of<Weights, decltype(count)::value>(tile); });
 }
 
 typedef float Four __attribute__((vector_size(16), aligned(4)));
@@ -395,6 +409,15 @@ INLINE Float polynomial(Float, Float sum) { return sum; }
 template <typename... Rest>
 INLINE Float polynomial(Float x, Float sum, float next, Rest... rest) {
   return polynomial(x, Vector::fma(sum, x, Vector::all(next)), rest...);
+}
+
+void widen_int4(const uint8_t* nibbles, int64_t count, uint8_t* wide) {
+  for (const uint8_t* end = nibbles + count; nibbles < end; nibbles += 4 * PANEL, wide += 8 * PANEL) {
+    for (int i = 0; i < 4 * PANEL; ++i) {
+      wide[i] = nibbles[i] & 15;
+      wide[4 * PANEL + i] = nibbles[i] >> 4;
+    }
+  }
 }
 
 // e^x: x = n ln 2 + r with ln 2 in two parts (Cody and Waite), and the Taylor series of e^r for |r| <= ln(2) / 2.
@@ -593,9 +616,26 @@ float dot(const float* a, const float* b, int64_t count) {
 }
 
 constexpr Routines ROUTINES = {
-    Vector::rows,  Bytes::size,         float_tile<Single>, float_tile<Half>, float_tile<Brain>, integer_tile<Bytes>,
-    int4_tile,     integer_tile<Words>, pack_float,         pack_int8,        pack_int4,         pack_int16,
-    widen_float16, widen_bfloat16,      activate,           layer_norm,       rms_norm,          dot,
+    Vector::rows,
+    Bytes::size,
+    float_tile<Single>,
+    float_tile<Half>,
+    float_tile<Brain>,
+    integer_tile<Bytes>,
+    int4_tile<Nibbles>,
+    int4_tile<WideNibbles>,
+    integer_tile<Words>,
+    pack_float,
+    pack_int8,
+    pack_int4,
+    pack_int16,
+    widen_float16,
+    widen_bfloat16,
+    widen_int4,
+    activate,
+    layer_norm,
+    rms_norm,
+    dot,
 };
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int64_t FEW_VALUES = 16 * 1024;  // so few are packed by the calling thread alone
 constexpr int64_t FETCHING_BLOCKS = 2;     // the next panel is fetched during the last so many blocks of rows
-constexpr int64_t NARROW_BLOCKS = 2;       // for more blocks of rows 16-bit weights are widened once
+constexpr int64_t NARROW_BLOCKS = 2;       // for more blocks of rows 16-bit and 4-bit weights are widened once
 
 }  // namespace
 
@@ -71,7 +71,7 @@ void PackedRows::multiply(const Weight& weight, int64_t panel, int64_t from, int
   tile.stride = result.stride;
   tile.residual = result.residual;
   const int64_t fetching = std::min(to - from, FETCHING_BLOCKS), step = panel_bytes_ / steps_ / fetching;
-  const TileRoutine routine = wide ? routines_.float_tile : tile_routine();
+  const TileRoutine routine = tile_routine(wide);
   int64_t begin = first(from);
   for (int64_t block = from; block < to; ++block) {
     const int64_t end = first(block + 1), fetched = block - (to - fetching);
@@ -85,20 +85,25 @@ void PackedRows::multiply(const Weight& weight, int64_t panel, int64_t from, int
   }
 }
 
-PackedRows::TileRoutine PackedRows::tile_routine() const {
+PackedRows::TileRoutine PackedRows::tile_routine(bool wide) const {
   switch (precision_) {
     case Precision::float32: return routines_.float_tile;
-    case Precision::float16: return routines_.float16_tile;
-    case Precision::bfloat16: return routines_.bfloat16_tile;
+    case Precision::float16: return wide ? routines_.float_tile : routines_.float16_tile;
+    case Precision::bfloat16: return wide ? routines_.float_tile : routines_.bfloat16_tile;
     case Precision::int8: return routines_.int8_tile;
-    case Precision::int4: return routines_.int4_tile;
+    case Precision::int4: return wide ? routines_.wide_int4_tile : routines_.int4_tile;
     default: return routines_.int16_tile;
   }
 }
 
-// 16-bit weights of a panel as float32, in memory of the working thread.
+// 16-bit weights of a panel as float32, or 4-bit ones as bytes, in memory of the working thread.
 const void* PackedRows::widened(const char* stored) const {
   static thread_local Buffer wide;
+  if (precision_ == Precision::int4) {
+    auto* to = wide.at_least<uint8_t>(2 * panel_bytes_);
+    routines_.widen_int4(reinterpret_cast<const uint8_t*>(stored), panel_bytes_, to);
+    return to;
+  }
   auto* to = wide.at_least<float>(depth_ * PANEL);
   const auto* from = reinterpret_cast<const uint16_t*>(stored);
   const bool half = precision_ == Precision::float16;

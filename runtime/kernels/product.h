@@ -47,8 +47,10 @@ class PackedRows {
 
   PackedRows(const Routines& routines, Precision precision, int64_t rows, int64_t depth);
   void pack(const float* x, int64_t block) const;
-  bool narrow() const { return precision_ == Precision::float16 || precision_ == Precision::bfloat16; }
-  TileRoutine tile_routine() const;
+  bool narrow() const {
+    return precision_ == Precision::float16 || precision_ == Precision::bfloat16 || precision_ == Precision::int4;
+  }
+  TileRoutine tile_routine(bool wide) const;
   const void* widened(const char* stored) const;
   void multiply_rows(int64_t begin, int count, Tile& tile, TileRoutine routine, Activation activation) const;
   void activate_block(Tile tile, int count, TileRoutine routine, Activation activation) const;

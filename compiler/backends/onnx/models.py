@@ -130,9 +130,10 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     options[PHRASES] = emitter.default_phrases(PHRASES)
     options |= emitter.default_automaton((AUTOMATON, NEEDS, START), decoder.logits.type.axes[-1].size or 1)
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
-    own = {"default": program.prefix, "suppress_first": program.suppress_first, "times": program.times}
-    own["prompted"] = program.prompted
-    given = SearchInputs(**_alone(options), edits=_EDITS, **own)
+    given = SearchInputs(
+        **_alone(options), edits=_EDITS, default=program.prefix, suppress_first=program.suppress_first,
+        times=program.times, prompted=program.prompted,
+    )  # fmt: skip
     result, heads = emit_search(emitter, decoder, given, program.longest)
     outputs = [*_n_best(emitter, result), *_emit_results(emitter, program, heads)]
     inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]
@@ -183,8 +184,9 @@ def beams_model(program: Program, beams: Program, weights: Initializers) -> onnx
     emit_search = emit_kernel_search if beams.traits.kernels else emit_beam_search
     none: tuple[int, ...] = ()
     inputs = SearchInputs(
-        **_alone(options), **given, prefix="", edits=_EDITS, prompt=PROMPTS, default=none, suppress_first=none
-    )
+        **_alone(options), **given, prefix="", edits=_EDITS, prompt=PROMPTS, default=none, suppress_first=none,
+        times=None, prompted=False,
+    )  # fmt: skip
     result, _ = emit_search(emitter, decoder, inputs, beams.longest, program.decoder)
     outputs = _n_best(emitter, result)
     return model(
