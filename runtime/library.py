@@ -9,6 +9,7 @@ import os
 import platform
 import sys
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from xformc import __version__
@@ -153,8 +154,14 @@ def built_path() -> Path:
 
 def cached_path() -> Path:
     """Return the path in the user's cache: it names the version, the hash of the sources and the machine."""
-    folder = f"{__version__}-{sources_hash()}-{platform.machine()}"
+    folder = f"{__version__}-{_hash_once(SOURCES)}-{platform.machine()}"
     return _cache() / "xformc" / folder / f"libxformc{_SUFFIX}"
+
+
+@cache
+def _hash_once(_: Path) -> str:
+    """The hash of the sources of a folder, which a process reads once: each load of an engine asks for it."""
+    return sources_hash()
 
 
 def sources_hash() -> str:
