@@ -30,12 +30,13 @@ def players(folder: Path, arguments: argparse.Namespace) -> dict[str, Player[str
         batch = partial(ours, engine, arguments.beam, workers)
         found[f"batches, {workers} workers"] = partial(in_batches, batch, arguments.slots)
     for name, environment in SETTINGS.items():
-        for way, most, workers in (("batches", arguments.slots, 1), ("each", 0, arguments.workers)):
+        batches = [(f"batches, {workers} workers", arguments.slots, workers) for workers in {1, arguments.workers}]
+        for way, most, workers in [("each", 0, arguments.workers), *batches]:
             peer, threads = Child("peer", environment), max(1, arguments.threads // workers)
             size: dict[str, Any] = {"compute_type": arguments.precision, "threads": threads, "workers": workers}
             peer.ask(do="load", folder=str(folder / "peer"), **size)
             theirs = partial(peer.ask, do="arrivals", tokenizer=str(arguments.run / TOKENIZER), beam=arguments.beam)
-            theirs = partial(theirs, length_penalty=engine.manifest.search.length_penalty, most=most)
+            theirs = partial(theirs, length_penalty=engine.manifest.search.length_penalty, most=most, workers=workers)
             found[f"CT2 {name}, {way}"] = partial(_played, partial(theirs, length=LIMIT["max_length_offset"]))
     return found
 

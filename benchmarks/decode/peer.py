@@ -88,10 +88,11 @@ class Peer:
         length_penalty: float,
         length: int,
         most: int,
+        workers: int,
     ) -> dict[str, Any]:
         """Translate lines as they arrive; return the seconds that each took.
 
-        `most`: whatever waits is a batch of at most this many lines; 0 for a call for each line.
+        `most`: whatever waits is a batch of at most this many lines, which the workers share; 0 for a call for each.
         """
         import sentencepiece
 
@@ -99,7 +100,9 @@ class Peer:
         options = {"beam_size": beam, "length_penalty": length_penalty, "max_decoding_length": length}
 
         def translate(some: Sequence[str]) -> list[float]:
-            found = self.translator.translate_batch(pieces.encode(some, out_type=str), **options)
+            share = -(-len(some) // workers)
+            tokens = pieces.encode(some, out_type=str)
+            found = self.translator.translate_batch(tokens, max_batch_size=share, **options)
             pieces.decode([one.hypotheses[0] for one in found])
             return [time.perf_counter()] * len(some)
 
