@@ -1,0 +1,71 @@
+"""Adaptation: a model of general text that is trained further on another domain, and what it keeps of the first one.
+
+    python -m benchmarks.adapt --general DIR --domain DIR [--languages en-de] [--minutes 20 4] --folder DIR
+
+Both folders have train.* and valid.*. The general model is specs/multi30k.yaml. Then all its weights are trained further on
+the domain alone (`adapted`), or with as many pairs of general text (`mixed`), or updates of low rank are (`low_rank`).
+`scratch` is trained on the domain alone for as long, from the beginning, with the same vocabulary. Each step is a command
+of xformc; one that is done is not repeated. Scores are BLEU of both validation sets, from text to text; nothing is
+selected by them.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from benchmarks.distill import find, once, run, train
+from xformc.format.names import TOKENIZER
+from xformc.runtime.lines import read_text_file
+
+SPEC = Path(__file__).parent.parent / "specs" / "multi30k.yaml"
+GENTLE = ["train.schedule={kind: constant, peak: 0.001, warmup_steps: 100}", "train.average=3"]
+"""The recipe of what is trained further."""
+
+LOW_RANK = "train.low_rank={rank: 16, scale: 2.0, parameters: ['**/query', '**/value', '**/feed_forward/*']}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--general", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--domain", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--languages", default="en-de", help="source-target")
+    parser.add_argument(
+        "--minutes", type=float, nargs=2, default=[20.0, 4.0], help="of the general model, of each other"
+    )
+    parser.add_argument("--folder", type=Path, required=True, help="where runs and engines are written")
+    given = parser.parse_args()
+    names, languages = ["general", "scratch", "adapted", "mixed", "low_rank"], ["--languages", given.languages]
+    runs = {name: given.folder / name for name in names}
+    long, short = (["--minutes", str(minutes)] for minutes in given.minutes)
+    domain = ["--data", str(given.domain), *languages, *short]
+    train(runs["general"], [str(SPEC), "--data", str(given.general), *languages, *long])
+    vocabulary = ["--tokenizer", str(runs["general"] / TOKENIZER)]
+    train(runs["scratch"], [str(SPEC), *domain, *vocabulary])
+    further = [str(SPEC), "--start", str(runs["general"]), *(word for one in GENTLE for word in ("--set", one))]
+    train(runs["adapted"], [*further, *domain])
+    train(runs["low_rank"], [*further, *domain, "--set", LOW_RANK])
+    corpora = ["--data", str(given.domain), "--data", str(given.general), *languages, "--weight", "1"]
+    pairs = [
+        len(read_text_file(texts(folder, "train", given.languages)[0])) for folder in (given.domain, given.general)
+    ]
+    once(given.folder / "both", ["data", str(SPEC), *corpora, "--weight", f"{pairs[0] / pairs[1]:.3f}", *vocabulary])
+    train(runs["mixed"], [*further, "--data", str(given.folder / "both"), *short])
+    print(f"{'model':12} {'general':>8} {'domain':>8}")
+    for name in names:
+        engine = given.folder / f"{name}-engine"
+        scores = [bleu(engine, texts(folder, "val", given.languages)) for folder in (given.general, given.domain)]
+        print(f"{name:12} {scores[0]:8.2f} {scores[1]:8.2f}")
+
+
+def texts(folder: Path, split: str, languages: str) -> list[Path]:
+    """The files of a split: one with tabs, or one for each language."""
+    tabs = sorted(folder.glob(f"{split}*.tsv*"))
+    return tabs[:1] or [find(folder, split, language) for language in languages.split("-")]
+
+
+def bleu(engine: Path, files: list[Path]) -> float:
+    return json.loads(run(["evaluate", str(engine), *map(str, files), "--json"]))["bleu"]
+
+
+if __name__ == "__main__":
+    main()
