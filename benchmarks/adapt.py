@@ -2,11 +2,11 @@
 
     python -m benchmarks.adapt --general DIR --domain DIR [--languages en-de] [--minutes 20 4] --folder DIR
 
-Both folders have train.* and valid.*. The general model is specs/multi30k.yaml. Then all its weights are trained further
-on the domain alone (`adapted`), or with as many pairs of general text (`mixed`), or updates of low rank are
-(`low_rank`). `scratch` is trained on the domain alone for as long, from the beginning, with the same vocabulary. Each
-step is a command of xformc; one that is done is not repeated. Scores are BLEU of both validation sets, from text to
-text; nothing is selected by them.
+Both folders have train.* and valid.*. The general model is specs/multi30k.yaml. Then all its weights are
+trained further on the domain alone (`adapted`), or with as many pairs of general text (`mixed`), or updates of
+low rank are (`low_rank`). `scratch` is trained on the domain alone for as long, from the beginning, with the
+same vocabulary. Each step is a command of xformc; one that is done is not repeated. Scores are BLEU of both
+validation sets, from text to text; nothing is selected by them.
 """
 
 import argparse
