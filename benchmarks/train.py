@@ -1,11 +1,12 @@
 """Training speed: xformc's step against a plain eager loop over torch.nn.Transformer.
 
-    python benchmarks/train.py --data DIR [--languages en-de] [--seconds 60]
+    python -m benchmarks.train --data DIR [--languages en-de] [--seconds 60] [--beside transformers fairseq]
 
 They take turns on the same batches, a few each, in one process. Both have d_model 128, 4+4 layers, d_ff 256,
 4 heads, dropout 0.3, 10,000 shared BPE tokens, tied embeddings and output, label smoothing 0.1, Adam, and
 batches of 4,096 tokens. The plain loop computes in float32, torch's default; xformc in the spec's default
-precision.
+precision, or the one given. With --beside, the steps of other libraries take turns, too (benchmarks/train_peers.py):
+transformers' in float32 and bfloat16.
 """
 
 import argparse
@@ -18,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from benchmarks.train_peers import fairseq, hugging_face
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import compile_training
 from xformc.compiler.spec import load_spec
@@ -49,14 +51,20 @@ def main() -> None:
     assert isinstance(examples, Examples), "not prepared data"
     batches = [make_batch(examples, rows) for rows in plan_batches(examples, spec.train.batch_tokens, 1, 0)]
     device = choose_device()
-    precision = choose_precision(spec.train.precision, device)
+    precision = arguments.precision or choose_precision(spec.train.precision, device)
     print(f"torch {torch.__version__}, {torch.get_num_threads()} threads, {device}, ours in {precision}")
     steps = {"plain loop, float32": plain_loop(schema.classes), f"xformc, {precision}": our_step(spec, precision)}
+    if "transformers" in arguments.beside:
+        steps |= {f"transformers, {name}": hugging_face(schema.classes, name) for name in ("float32", "bfloat16")}
+    if "fairseq" in arguments.beside:
+        steps["fairseq, float32"] = fairseq(schema.classes)
     speeds = measure(steps, batches, arguments.seconds)
+    ours = speeds[f"xformc, {precision}"]
+    print(f"{'':24} {'target tokens/s':>15}   xformc is faster by (lowest to highest of {len(ours)} turns)")
     for name, values in speeds.items():
-        print(f"{name:24} {statistics.median(values):10,.0f} target tokens/s (median of {len(values)} turns)")
-    plain, ours = (statistics.median(values) for values in speeds.values())
-    print(f"{'ratio':24} {ours / plain:10.2f}")
+        ratios = sorted(own / other for own, other in zip(ours, values, strict=True))
+        spread = f"{statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+        print(f"{name:24} {statistics.median(values):15,.0f}   {spread}")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -64,6 +72,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, required=True, help="a folder with train.* and valid.*")
     parser.add_argument("--languages", help="source and target, for example en-de")
     parser.add_argument("--spec", type=Path, default=SPEC)
+    parser.add_argument("--precision", choices=["float32", "bfloat16"])
+    parser.add_argument("--beside", nargs="*", default=[], choices=["transformers", "fairseq"])
     parser.add_argument("--seconds", type=float, default=60.0, help="how long to measure")
     return parser.parse_args()
 
