@@ -158,17 +158,19 @@ def cached_path() -> Path:
     return _cache() / "xformc" / folder / f"libxformc{_SUFFIX}"
 
 
-@cache
-def _hash_once(_: Path) -> str:
-    """The hash of the sources of a folder, which a process reads once: each load of an engine asks for it."""
-    return sources_hash()
-
-
 def sources_hash() -> str:
     """Return the hash of the library's sources, as CMakeLists.txt computes it."""
-    paths = {path.relative_to(SOURCES).as_posix(): path for glob in _SOURCES for path in SOURCES.glob(glob)}
+    return _hash_of(SOURCES)
+
+
+def _hash_of(folder: Path) -> str:
+    paths = {path.relative_to(folder).as_posix(): path for glob in _SOURCES for path in folder.glob(glob)}
     lines = [f"{name} {hashlib.sha256(paths[name].read_bytes()).hexdigest()}\n" for name in sorted(paths)]
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:_HASH_DIGITS]
+
+
+_hash_once = cache(_hash_of)
+"""Each load of an engine asks for it."""
 
 
 def _cache() -> Path:

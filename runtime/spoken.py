@@ -18,7 +18,7 @@ from xformc.runtime.automaton import FREE, Matching, require_constraints
 from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.options import checked_number, checked_word
 from xformc.runtime.rows import Row
-from xformc.runtime.segments import segments_of
+from xformc.runtime.segments import Segment, segments_of
 from xformc.runtime.session import Session
 from xformc.runtime.stream import Batching
 from xformc.runtime.translate import Hypothesis, Part, search_rows
@@ -28,6 +28,9 @@ AUTO = "auto"
 
 SIDE_BY_SIDE = 32
 """How many sounds with timestamps are read side by side, since the parts of one follow from each other."""
+
+LEAST = 1.0
+"""The fewest seconds from a part to the next one that begins where its segments end: no text takes endless time."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Spoken:
         for first in results:
             lengths, language = sounds.popleft()
             found = [first, *(next(results) for _ in lengths[1:])]
-            texts = first if len(found) == 1 else [self._joined([one for one, *_ in found], lengths)]
+            texts = first if len(found) == 1 else [_joined(self._as_parts([one for one, *_ in found], lengths))]
             yield [replace(one, language=language) for one in texts]
 
     def _by_time(
@@ -80,17 +83,21 @@ class Spoken:
         """Yield the texts of sounds, some side by side; the next part of each begins where the text of one ends."""
         remaining = iter(rows)
         while some := list(islice(remaining, batching.window or SIDE_BY_SIDE)):
-            sounds = [self._begun(row) for row in some]
-            while opened := [sound for sound in sounds if sound.place is not None]:
+            sounds = [self._begun(row, timed) for row in some]
+            while opened := [sound for sound in sounds if sound.begin is not None]:
                 parts = [self._part(sound) for sound in opened]
                 for sound, found in zip(opened, job.stream(session, parts, batching), strict=True):
                     self._read(sound, found, timed)
             for sound in sounds:
                 yield [replace(one, language=sound.language) for one in sound.found]
 
-    def _begun(self, row: Row) -> "_Sound":
-        """The sound of a row. Raises: UserError if it has several parts, and more than the best text is wanted."""
+    def _begun(self, row: Row, timed: "Timed") -> "_Sound":
+        """The sound of a row. Raises: UserError if it has several parts, and more than the best text is wanted, or if
+        its prefix is one of texts without timestamps."""
         first, *_ = self._parts(row)
+        if timed.silent is not None and timed.silent in row.get(PREFIX, ()):
+            message = f"a prefix has the token {timed.silent}, which is that of texts without timestamps"
+            raise UserError(message, hint="leave it out")
         language = None if self.find is None or PREFIX in row else self.find(first)
         begun = self.prefix if language is None else self.begin(language)
         more = {} if begun is None or PREFIX in row else {PREFIX: begun}
@@ -98,31 +105,33 @@ class Spoken:
 
     def _part(self, sound: "_Sound") -> Row:
         wave = sound.row[self.name]
-        return {**sound.row, self.name: wave[sound.place : (sound.place or 0) + self.most]}
+        return {**sound.row, self.name: wave[sound.begin : (sound.begin or 0) + self.most]}
 
     def _read(self, sound: "_Sound", found: list[Hypothesis], timed: "Timed") -> None:
         """Take in the texts of a part: the next one begins where the text of the best ends."""
-        begun, place, length = len(sound.row.get(PREFIX, ())), sound.place or 0, len(sound.row[self.name])
-        end = min(place + self.most, length)
-        texts = list[Hypothesis]()
+        begun, begin, length = len(sound.row.get(PREFIX, ())), sound.begin or 0, len(sound.row[self.name])
+        end, texts = min(begin + self.most, length), list[Hypothesis]()
         following = end
-        for rank, one in enumerate(found):
-            segments, ended = segments_of(timed.written(one.tokens[begun:]), timed.timestamps)
-            offset = place * self.seconds
-            parts = tuple(
-                Part(
-                    offset + segment.start,
-                    end * self.seconds if segment.end is None else offset + segment.end,
-                    timed.decode(segment.tokens).strip(),
-                )
-                for segment in segments
-                if segment.tokens
-            )
-            texts.append(replace(one, text=" ".join(part.text for part in parts if part.text), parts=parts))
-            if rank == 0 and ended is not None:
-                following = min(end, place + round(ended / self.seconds))
-        sound.found = texts if not sound.found else [_after(sound.found[0], texts[0])]
-        sound.place = None if following >= length else max(following, place + 1)
+        for one in found:
+            written = timed.written(one.tokens[begun:])
+            segments, kept = segments_of(written, timed.timestamps)
+            ended = timed.timestamps.seconds(written[kept - 1]) if self.alone and kept < len(written) else None
+            tokens = one.tokens
+            if ended is not None and ended >= LEAST:
+                tokens, following = tokens[: begun + kept], min(end, begin + round(ended / self.seconds))
+            else:
+                segments, _ = segments_of(written, timed.timestamps, whole=True)
+            parts = tuple(self._segment(segment, timed, begin, end) for segment in segments if segment.tokens)
+            texts.append(replace(one, text=_text(parts), tokens=tokens, parts=parts))
+        sound.found = [_joined([sound.found[0], texts[0]])] if sound.found else texts
+        sound.begin = None if following >= length else following
+
+    def _segment(self, segment: Segment, timed: "Timed", begin: int, end: int) -> Part:
+        """A segment of the part of these positions, which its times do not leave."""
+        last = end * self.seconds
+        seconds = (begin * self.seconds + time for time in (segment.start, segment.end) if time is not None)
+        start, *stop = (min(time, last) for time in seconds)
+        return Part(start, *(stop or [last]), timed.decode(segment.tokens).strip())
 
     def _parts(self, row: Row) -> list[Row]:
         """The rows of the parts of a sound. Raises: UserError if there are several, and more than the best text."""
@@ -133,28 +142,20 @@ class Spoken:
             raise UserError(message, hint="only the best text of each part is joined with the others")
         return [{**row, self.name: one} for one in cut]
 
-    def _joined(self, found: Sequence[Hypothesis], lengths: Sequence[int]) -> Hypothesis:
-        """The text of a sound, of those of its parts with these numbers of positions."""
-        ends = np.cumsum(lengths) * self.seconds
-        starts = [0.0, *ends[:-1].tolist()]
-        parts = [
-            Part(start, end, one.text.strip()) for start, end, one in zip(starts, ends.tolist(), found, strict=True)
-        ]
-        return replace(
-            found[0],
-            text=" ".join(one.text for one in parts if one.text),
-            score=sum(one.score for one in found),
-            tokens=tuple(token for one in found for token in one.tokens),
-            token_scores=tuple(score for one in found for score in one.token_scores),
-            parts=tuple(parts),
-        )
+    def _as_parts(self, found: Sequence[Hypothesis], lengths: Sequence[int]) -> list[Hypothesis]:
+        """The texts of the parts of a sound, which have these numbers of positions, each with its part."""
+        ends = (np.cumsum(lengths) * self.seconds).tolist()
+        spans = zip([0.0, *ends[:-1]], ends, found, strict=True)
+        return [replace(one, parts=(Part(start, end, one.text.strip()),)) for start, end, one in spans]
 
 
 @dataclass(frozen=True)
 class Timed:
-    """How texts with timestamps are read: the tokens of times, those that end a text, and the text of others."""
+    """How texts with timestamps are read: the tokens of times, the one of texts without times, those that end a text,
+    and the text of others."""
 
     timestamps: Timestamps
+    silent: int | None
     end: tuple[int, ...]
     decode: Callable[[Sequence[int]], str]
 
@@ -165,23 +166,29 @@ class Timed:
 
 @dataclass
 class _Sound:
-    """A sound whose parts are read one after the other: its row, its language if it was found, the position of the next
-    part, None at the end, and its texts so far."""
+    """A sound whose parts are read one after the other: its row, its language if it was found, the position at which
+    the next part begins, None at the end, and its texts so far."""
 
     row: Row
     language: str | None
-    place: int | None = 0
+    begin: int | None = 0
     found: list[Hypothesis] = field(default_factory=list[Hypothesis])
 
 
-def _after(one: Hypothesis, other: Hypothesis) -> Hypothesis:
-    """The text of a part after those before it."""
+def _text(parts: Sequence[Part]) -> str:
+    return " ".join(part.text for part in parts if part.text)
+
+
+def _joined(found: Sequence[Hypothesis]) -> Hypothesis:
+    """The texts of the parts of a sound as one."""
+    parts = tuple(part for one in found for part in one.parts)
     return replace(
-        one,
-        text=" ".join(text for text in (one.text, other.text) if text),
-        score=one.score + other.score,
-        tokens=(*one.tokens, *other.tokens),
-        parts=(*one.parts, *other.parts),
+        found[0],
+        text=_text(parts),
+        score=sum(one.score for one in found),
+        tokens=tuple(token for one in found for token in one.tokens),
+        token_scores=tuple(score for one in found for score in one.token_scores),
+        parts=parts,
     )
 
 
@@ -243,7 +250,7 @@ def _timed(manifest: Manifest, speech: Speech, decode: Callable[[Sequence[int]],
         message = f"{manifest.name} knows no timestamps"
         raise UserError(message, hint="its spec needs `decode: {speech: {timestamps: {first: ..}}}`")
     require_constraints(manifest)
-    return Timed(speech.timestamps, manifest.inputs[manifest.written].special.end, decode)
+    return Timed(speech.timestamps, speech.no_timestamps, manifest.inputs[manifest.written].special.end, decode)
 
 
 def _default(manifest: Manifest, speech: Speech) -> NDArray[np.int64] | None:

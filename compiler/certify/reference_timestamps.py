@@ -14,16 +14,16 @@ def only_timed(scores: NDArray[np.float32], text: Sequence[int], times: Times) -
     found, is_time = scores.copy(), [token >= times.first for token in text]
     if times.silent >= 0:
         found[times.silent] = -np.inf
-    opens = len(text) >= 2 and is_time[-1] and not is_time[-2]
+    ends_text = len(text) >= 2 and is_time[-1] and not is_time[-2]
     if not text:
         found[: times.first], found[times.latest + 1 :] = -np.inf, -np.inf
-    elif opens:
+    elif ends_text:
         found[: times.special] = -np.inf
     elif is_time[-1]:
         found[times.first :] = -np.inf
     written = [token for token in text if token >= times.first]
     if written:
-        found[times.first : written[-1] + (not opens)] = -np.inf
+        found[times.first : written[-1] + (not ends_text)] = -np.inf
     together, best = np.logaddexp.reduce(found[times.first :].astype(np.float64)), found[: times.first].max()
     if together > best:
         found[: times.first] = -np.inf

@@ -95,7 +95,8 @@ def _settings(section: type[BaseModel], before: str) -> Iterator[str]:
         if inner is not None:
             yield from _settings(inner, f"{before}{name}.")
             continue
-        default = "" if field.default is None or field.default_factory is not None else f"`{field.default}`"
+        optional = field.default is None or field.default_factory is not None
+        default = "required" if field.is_required() else "" if optional else f"`{field.default}`"
         yield f"| `{before}{name}` | {default} | {_bounds(properties.get(name, {}))} |"
 
 

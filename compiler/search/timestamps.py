@@ -43,12 +43,12 @@ def _by_text(onnx: OnnxEmitter, scores: str, texts: str, times: Times, skipped: 
     is_first = onnx.op("Less", written, 1)
     after_time = onnx.op("And", last, onnx.op("Not", is_first))
     is_second = onnx.op("Or", before, onnx.op("Less", written, 2))
-    closes = onnx.op("And", after_time, is_second)  # a pair, which text follows, as it does the first time
-    opens = onnx.op("And", after_time, onnx.op("Not", is_second))  # the end of a text, which a time follows
+    is_pair = onnx.op("And", after_time, is_second)  # a pair, which text follows, as it does the first time
+    ends_text = onnx.op("And", after_time, onnx.op("Not", is_second))  # the end of a text, which a time follows
     places = onnx.op("Range", 0, onnx.op("Squeeze", length), 1)
     read = onnx.op("GreaterOrEqual", places, onnx.op("Unsqueeze", begun, [2]))
     newest = onnx.op("ReduceMax", onnx.op("Where", read, texts, -1), [2], keepdims=0)
-    least = onnx.op("Where", opens, newest, onnx.op("Add", newest, 1))
+    least = onnx.op("Where", ends_text, newest, onnx.op("Add", newest, 1))
     most = onnx.op("Where", is_first, times.latest, 2**31)
     ids = onnx.op("Range", 0, onnx.op("Squeeze", onnx.op("Shape", scores, start=3)), 1)
 
@@ -58,9 +58,9 @@ def _by_text(onnx: OnnxEmitter, scores: str, texts: str, times: Times, skipped: 
 
     is_time = onnx.op("GreaterOrEqual", ids, times.first)
     in_order = onnx.op("And", onnx.op("GreaterOrEqual", ids, each(least)), onnx.op("LessOrEqual", ids, each(most)))
-    time_follows = onnx.op("And", onnx.op("And", is_time, in_order), onnx.op("Not", each(closes)))
+    time_follows = onnx.op("And", onnx.op("And", is_time, in_order), onnx.op("Not", each(is_pair)))
     is_word = onnx.op("Less", ids, times.special)
-    word_follows = onnx.op("Not", onnx.op("Or", onnx.op("And", each(opens), is_word), each(is_first)))
+    word_follows = onnx.op("Not", onnx.op("Or", onnx.op("And", each(ends_text), is_word), each(is_first)))
     is_text = onnx.op("And", onnx.op("Not", is_time), onnx.op("Not", onnx.op("Equal", ids, times.silent)))
     follows = onnx.op("Or", time_follows, onnx.op("And", is_text, word_follows))
     return onnx.op("Where", follows, scores, NEVER)

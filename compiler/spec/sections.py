@@ -28,7 +28,7 @@ from xformc.format.search_options import (
     Preset,
     StopRule,
 )
-from xformc.format.speech import MAX_NAMES, MAX_SECONDS
+from xformc.format.speech import MAX_NAMES, MAX_SECONDS, MIN_STEP
 
 Positive = Annotated[float, Field(gt=0, le=1e9)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
@@ -367,7 +367,7 @@ class TimestampsDecode(Section):
     with timestamps begins with one of at most `latest` seconds."""
 
     first: Token
-    step: Annotated[float, Field(gt=0, le=MAX_SECONDS)] = 0.02
+    step: Annotated[float, Field(ge=MIN_STEP, le=MAX_SECONDS)] = 0.02
     latest: Annotated[float, Field(ge=0, le=MAX_SECONDS)] = 1.0
 
 
@@ -445,7 +445,9 @@ class Decode(Section):
         if value and info.data.get("prefix"):
             raise ValueError("the default prefix is always forced: leave out `prefix` or `prefix_bias`")
         if value and info.data.get("speech") is not None:
-            raise ValueError("the prefix of a model of speech is always forced: leave out `speech` or `prefix_bias`")
+            raise ValueError(
+                "has no effect: prefixes are forced in a model of speech; leave out `speech` or `prefix_bias`"
+            )
         return value
 
     @field_validator("beam_groups")

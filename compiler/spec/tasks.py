@@ -1,6 +1,6 @@
 """What the task of a spec asks of its inputs and results, and which settings have an effect for it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.results.kind import KINDS, Declared, positions_of
@@ -11,6 +11,7 @@ from xformc.compiler.spec.results import task_of
 from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.search_options import CONTROLS
 from xformc.format.tasks import NAMED, SAMPLED, TASKS, WRITING, Decoding
+from xformc.format.tokens import SpecialTokens
 
 _BEAM = ("preset", "beam_size", "n_best", "length_penalty")
 
@@ -101,19 +102,30 @@ def _speech_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Dec
     size = written.axes[0].size or 0
     groups = [one for key in ("languages", "tasks") if (one := speech.get(key)) is not None]
     items = [entry.tree for one in groups if isinstance(one.value, dict) for entry in one.value.values()]
-    items += [one for one in [speech.get("no_timestamps"), speech.get("timestamps", "first")] if one is not None]
+    items += [one for one in [speech.get("no_timestamps")] if one is not None]
+    first = speech.get("timestamps", "first")
     known = f"the vocabulary of the written text has ids from 0 to {size - 1}"
-    times = [one for one in [speech.get("timestamps", "first")] if one is not None]
-    low = [
-        Problem(one.span, f"{one.value} cannot be the first time: special tokens come before it")
-        for one in times
-        if isinstance(one.value, int) and one.value <= max(written.special.ids)
+    return [
+        *([] if first is None else _time_problems(first, items, written.special)),
+        *(
+            Problem(item.span, f"{item.value} is no token: {known}")
+            for item in [*items, *([] if first is None else [first])]
+            if isinstance(item.value, int) and item.value >= size
+        ),
     ]
-    return low + [
-        Problem(item.span, f"{item.value} is no token: {known}")
-        for item in items
-        if isinstance(item.value, int) and item.value >= size
-    ]
+
+
+def _time_problems(first: Tree, items: Sequence[Tree], special: SpecialTokens) -> list[Problem]:
+    """Report a first time before other tokens, and words that are not below the end tokens."""
+    if not isinstance(first.value, int):
+        return []
+    known = (*special.ids, *(item.value for item in items if isinstance(item.value, int)))
+    if first.value <= max(known):
+        return [Problem(first.span, f"{first.value} cannot be the first time: the token {max(known)} comes before it")]
+    if 2 * min(special.end) < first.value:
+        message = f"timestamps need words below the end token, which is {min(special.end)} here"
+        return [Problem(first.span, message, "give `special_tokens` whose `end` follows the words")]
+    return []
 
 
 def _special_problems(task: str, tree: Tree, inputs: Mapping[str, Input]) -> list[Problem]:

@@ -23,6 +23,11 @@ uint64_t key_of(int64_t left, int64_t right) {
 
 }  // namespace
 
+std::string byte_piece(int byte) {
+  static constexpr char DIGITS[] = "0123456789ABCDEF";
+  return std::string("<0x") + DIGITS[byte / 16] + DIGITS[byte % 16] + ">";
+}
+
 void BytePairs::add_merges(const std::vector<Merge>& merges) {
   merges_.reserve(merges.size());
   for (size_t rank = 0; rank < merges.size(); ++rank) {
@@ -49,6 +54,10 @@ std::vector<BytePairs::Symbol> BytePairs::symbols_of(std::string_view word) cons
     piece.assign(word, begin, at - begin);
     if (at == word.size()) piece += word_end;
     const auto found = pieces.find(piece);
+    if (found == pieces.end() && !bytes.empty()) {
+      for (const char byte : piece) add(bytes[static_cast<unsigned char>(byte)], 1);
+      continue;
+    }
     if (strange > 0 && (found != pieces.end() || !fuses_unknown)) add(*unknown, std::exchange(strange, 0));
     if (found != pieces.end()) {
       add(found->second, at - begin);

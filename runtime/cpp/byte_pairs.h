@@ -11,6 +11,9 @@
 
 namespace xformc {
 
+// The piece that stands for a byte, `<0x00>` to `<0xFF>`.
+std::string byte_piece(int byte);
+
 class BytePairs : public WordModel {
  public:
   // Two pieces and what they merge to.
@@ -19,9 +22,10 @@ class BytePairs : public WordModel {
   };
 
   // Characters without a piece are left out unless there is an unknown token.
-  bool fuses_unknown = false;  // neighbouring unknown characters are one token
-  bool whole_words = false;    // a word that is a piece is not merged
-  std::string word_end = "";   // ends the last character of a word, as pieces have it
+  bool fuses_unknown = false;       // neighbouring unknown characters are one token
+  bool whole_words = false;         // a word that is a piece is not merged
+  std::string word_end = "";        // ends the last character of a word, as pieces have it
+  std::vector<int64_t> bytes = {};  // the pieces of all 256 bytes, for characters without a piece; or none
 
   // Sets the merges, the first of them first.
   void add_merges(const std::vector<Merge>& merges);

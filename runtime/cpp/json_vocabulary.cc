@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "byte_pairs.h"
 #include "failure.h"
 #include "normal_form.h"
 #include "numbers.h"
@@ -78,6 +79,13 @@ std::string replaced(std::string_view text, const std::string& from, const std::
   return found.append(text, at, text.size() - at);
 }
 
+// A text with marks in place of spaces; `first` if it begins the whole one.
+std::string marked(std::string_view text, const SpaceMark& mark, bool first) {
+  const std::string found = replaced(text, " ", mark.text);
+  const bool added = mark.added == SpaceMark::always || (mark.added == SpaceMark::first && first);
+  return added && found.compare(0, mark.text.size(), mark.text) != 0 ? mark.text + found : found;
+}
+
 // A piece as it follows others in a text: after a space, unless it goes on with a word.
 std::string joined_piece(const std::string& piece, bool first, const Spelling& spelling) {
   static constexpr std::pair<const char*, const char*> CLEANER[] = {
@@ -124,7 +132,91 @@ void cut(std::string_view text, Span span, const Cut& how, std::vector<Span>& pa
     case Cut::white_space: return cut_runs(text, span, is_white_space, false, true, parts);
     case Cut::punctuation: return cut_runs(text, span, is_punctuation, true, false, parts);
     case Cut::characters: return cut_runs(text, span, [](char32_t) { return true; }, true, false, parts);
+    case Cut::before:
+    case Cut::after: {
+      size_t begin = span.first;
+      for (size_t at = begin; (at = text.substr(0, span.second).find(how.text, at)) != std::string_view::npos;) {
+        const size_t end = how.kind == Cut::before ? at : at + how.text.size();
+        if (end > begin) parts.emplace_back(begin, end);
+        begin = end;
+        at += how.text.size();
+      }
+      if (span.second > begin) parts.emplace_back(begin, span.second);
+      return;
+    }
   }
+}
+
+// Without characters of one kind around it: at most `start` before and `stop` after it.
+std::string stripped(const std::string& piece, const std::string& character, size_t start, size_t stop) {
+  size_t begin = 0, end = piece.size();
+  for (; start > 0 && piece.compare(begin, character.size(), character) == 0; --start) begin += character.size();
+  const auto ends = [&] {
+    return end >= begin + character.size() && piece.compare(end - character.size(), character.size(), character) == 0;
+  };
+  for (; stop > 0 && ends(); --stop) end -= character.size();
+  return piece.substr(begin, end - begin);
+}
+
+// Pieces of bytes, one after the other, as the text that they spell, or each as a replacement character.
+std::vector<std::string> with_bytes(const std::vector<std::string>& pieces) {
+  static const auto bytes = [] {
+    std::unordered_map<std::string, char> found;
+    for (int byte = 0; byte < 256; ++byte) found.emplace(byte_piece(byte), static_cast<char>(byte));
+    return found;
+  }();
+  std::vector<std::string> found;
+  std::string run;
+  const auto end_run = [&] {
+    if (run.empty()) return;
+    if (lossy_utf8(run) == run) {
+      found.push_back(run);
+    } else {
+      found.insert(found.end(), run.size(), "\xef\xbf\xbd");
+    }
+    run.clear();
+  };
+  for (const std::string& piece : pieces) {
+    const auto byte = bytes.find(piece);
+    if (byte != bytes.end()) {
+      run += byte->second;
+    } else {
+      end_run();
+      found.push_back(piece);
+    }
+  }
+  end_run();
+  return found;
+}
+
+std::string spelled_in_steps(std::vector<std::string> pieces, const std::vector<SpellingStep>& steps) {
+  for (const SpellingStep& step : steps) {
+    if (step.kind == SpellingStep::bytes) {
+      pieces = with_bytes(pieces);
+    } else if (step.kind == SpellingStep::fuse) {
+      pieces = {joined(pieces, "")};
+    }
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      std::string& piece = pieces[i];
+      if (step.kind == SpellingStep::replace) piece = replaced(piece, step.from, step.to);
+      if (step.kind == SpellingStep::strip) piece = stripped(piece, step.from, step.start, step.stop);
+      if (step.kind == SpellingStep::marks) piece = replaced(piece, step.from, i == 0 && step.first ? "" : " ");
+    }
+  }
+  return joined(pieces, "");
+}
+
+// What of a file changes the places of words; null for nothing.
+const char* moves_words(const TokenizerJson& file) {
+  if (file.space_mark) return "Metaspace";
+  for (const Rewrite& one : file.rewrites) {
+    if (one.kind == Rewrite::bert) return "a BertNormalizer";
+    if (one.kind == Rewrite::prepend) return "the normalizer Prepend";
+    if (one.kind == Rewrite::replace && one.from.find(' ') != std::string::npos) {
+      return "a normalizer that replaces spaces";
+    }
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -175,6 +267,7 @@ std::string JsonVocabulary::rewritten(std::string_view text) const {
     switch (one.kind) {
       case Rewrite::compose: found = composed(found); break;
       case Rewrite::replace: found = replaced(found, one.from, one.to); break;
+      case Rewrite::prepend: found = found.empty() ? found : one.to + found; break;
       case Rewrite::bert: found = bert_text(found, one.as_bert); break;
     }
   }
@@ -201,7 +294,7 @@ JsonVocabulary::Tokens JsonVocabulary::tokens_of(std::string_view text) const {
       if (part.token != nullptr) {
         add(*part.token, found);
       } else {
-        add_words(found, tokens);
+        add_words(found, section.begin + part.begin == 0, tokens);
         whole += found;
       }
     }
@@ -215,11 +308,12 @@ JsonVocabulary::Tokens JsonVocabulary::tokens_of(std::string_view text) const {
 }
 
 // The tokens of a section without added ones, whose text follows in `spelled`.
-void JsonVocabulary::add_words(std::string_view text, Tokens& tokens) const {
+void JsonVocabulary::add_words(std::string_view text, bool first, Tokens& tokens) const {
   const size_t start = tokens.spelled.text.size();
   const bool spaced = file_.adds_space && !text.empty() && text[0] != ' ';
-  const std::string led = spaced ? " " + std::string(text) : "";
+  std::string led = spaced ? " " + std::string(text) : "";
   if (spaced) text = led;
+  if (file_.space_mark) text = led = marked(text, *file_.space_mark, first);
   std::vector<Span> words = {{0, text.size()}}, parts;
   for (const Cut& how : file_.cuts) {
     parts.clear();
@@ -249,10 +343,10 @@ void JsonVocabulary::add_words(std::string_view text, Tokens& tokens) const {
 Ids JsonVocabulary::encode_open(std::string_view text) const { return tokens_of(text).ids; }
 
 Spelled JsonVocabulary::spelled(std::string_view text) const {
-  for (const Rewrite& one : file_.rewrites) {
-    if (one.kind != Rewrite::bert) continue;
-    throw invalid_argument("this library gives no alignments of texts with a BertNormalizer, which moves their words",
-                           "", "run the engine with xformc's Python runtime");
+  if (const char* mover = moves_words(file_)) {
+    throw invalid_argument(
+        std::string("this library gives no alignments of texts with ") + mover + ", which moves their words", "",
+        "run the engine with xformc's Python runtime");
   }
   Tokens tokens = tokens_of(text);
   // A token of some bytes of a character has all of it, as in Python.
@@ -295,7 +389,8 @@ std::string JsonVocabulary::text_of(const Ids& ids) const {
     if (added != added_.end() && added->second->special) continue;
     const auto named = file_.names.find(id);
     if (added != added_.end()) {
-      pieces.push_back(added->second->content);
+      const AddedToken& token = *added->second;
+      pieces.push_back(token.normalized ? rewritten(token.content) : token.content);  // as the package has it
     } else if (named != file_.names.end()) {
       pieces.push_back(named->second);
     }
@@ -308,12 +403,12 @@ std::string JsonVocabulary::text_of(const Ids& ids) const {
       case Spelling::spaced: text.append(i == 0 ? "" : " ").append(pieces[i]); break;
       case Spelling::bytes: text += bytes_of(pieces[i]); break;
       case Spelling::word_ends: text += replaced(pieces[i], spelling.from, last ? "" : " "); break;
-      case Spelling::fused: text += pieces[i]; break;
+      case Spelling::steps: break;
       case Spelling::word_pieces: text += joined_piece(pieces[i], i == 0, spelling); break;
     }
   }
-  if (spelling.kind == Spelling::bytes) return lossy_utf8(text);
-  return spelling.kind == Spelling::fused ? replaced(text, spelling.from, spelling.to) : text;
+  if (spelling.kind == Spelling::steps) return spelled_in_steps(pieces, spelling.order);
+  return spelling.kind == Spelling::bytes ? lossy_utf8(text) : text;
 }
 
 }  // namespace xformc

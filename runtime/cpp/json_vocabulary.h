@@ -27,7 +27,7 @@ class JsonVocabulary : public Vocabulary {
 
   void set_template();
   Tokens tokens_of(std::string_view text) const;
-  void add_words(std::string_view text, Tokens& tokens) const;
+  void add_words(std::string_view text, bool first, Tokens& tokens) const;
   std::string rewritten(std::string_view text) const;
   void trim(Tokens& tokens, bool added) const;
 

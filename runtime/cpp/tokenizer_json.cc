@@ -8,6 +8,7 @@
 #include "byte_pairs.h"
 #include "failure.h"
 #include "numbers.h"
+#include "unicode.h"
 #include "word_pieces.h"
 
 namespace xformc {
@@ -129,18 +130,30 @@ std::pair<std::string, std::string> pair_of(const Item& merge) {
   return {text.substr(0, space), text.substr(space + 1)};
 }
 
+// The pieces of all bytes, `<0x00>` to `<0xFF>`.
+std::vector<int64_t> byte_pieces(const BytePairs& model) {
+  if (!model.word_end.empty()) lacks("a model with byte_fallback and an end_of_word_suffix");
+  std::vector<int64_t> found;
+  for (int byte = 0; byte < 256; ++byte) {
+    const auto piece = model.pieces.find(byte_piece(byte));
+    if (piece == model.pieces.end()) lacks("a model with byte_fallback and without " + byte_piece(byte));
+    found.push_back(piece->second);
+  }
+  return found;
+}
+
 void read_byte_pairs(const Item& model, TokenizerJson& found) {
   auto pairs = std::make_unique<BytePairs>();
   BytePairs& read = *pairs;
   found.model = std::move(pairs);
   if (model.has("dropout") && model.at("dropout").value() != 0) lacks("merges that are left out at random (dropout)");
-  if (model.flag("byte_fallback", false)) lacks("a model with byte_fallback");
   if (!model.text("continuing_subword_prefix", "").empty()) lacks("a model with a continuing_subword_prefix");
   read.fuses_unknown = model.flag("fuse_unk", false);
   read.whole_words = model.flag("ignore_merges", false);
   read.word_end = model.text("end_of_word_suffix", "");
   read_pieces(model, found);
   if (model.has("unk_token")) read.unknown = piece_id(read, model, model.text("unk_token"), "unk_token");
+  if (model.flag("byte_fallback", false)) read.bytes = byte_pieces(read);
   found.passes_through = !read.word_end.empty();
   std::vector<BytePairs::Merge> merges;
   for (const Item& merge : model.at("merges").items()) {
@@ -188,6 +201,8 @@ void read_normalizer(const Item& normalizer, TokenizerJson& found) {
     const std::string from = normalizer.at("pattern").text("String");
     if (from.empty()) lacks("a normalizer Replace of nothing");
     found.rewrites.push_back({Rewrite::replace, from, normalizer.text("content")});
+  } else if (type == "Prepend") {
+    found.rewrites.push_back({Rewrite::prepend, "", normalizer.text("prepend")});
   } else if (type == "BertNormalizer") {
     const bool lowers = normalizer.flag("lowercase", true);
     const bool strips = normalizer.flag("strip_accents", lowers);
@@ -210,7 +225,13 @@ void read_byte_level(const Item& step, bool alone, TokenizerJson& found) {
 
 void read_split(const Item& step, TokenizerJson& found) {
   const Item pattern = step.at("pattern");
-  if (!pattern.has("Regex")) lacks("the pre_tokenizer Split at a string");
+  if (pattern.has("String")) {
+    const std::string text = pattern.text("String"), behavior = step.text("behavior");
+    const bool before = behavior == "MergedWithNext", after = behavior == "MergedWithPrevious";
+    if (text.empty() || (!before && !after) || step.flag("invert", false)) lacks("the pre_tokenizer Split at a string");
+    found.cuts.push_back({before ? Cut::before : Cut::after, nullptr, text});
+    return;
+  }
   const std::string expression = pattern.text("Regex");
   if (step.text("behavior") != "Isolated" || step.flag("invert", false)) {
     lacks("the pre_tokenizer Split with behavior " + step.text("behavior"));
@@ -224,6 +245,32 @@ void read_split(const Item& step, TokenizerJson& found) {
   }
 }
 
+// One character, as the file has it.
+std::string character(const Item& part, const char* key) {
+  const std::string text = part.text(key);
+  size_t size = 0;
+  if (!text.empty()) next_character(text, size);
+  if (size != text.size() || text.empty()) part.fail(key, "must be a character");
+  return text;
+}
+
+// Files without `prepend_scheme` are older.
+SpaceMark::Added mark_added(const Item& part) {
+  const char* older = part.flag("add_prefix_space", true) ? "always" : "never";
+  const std::string scheme = part.text("prepend_scheme", older);
+  if (scheme == "always") return SpaceMark::always;
+  if (scheme == "first") return SpaceMark::first;
+  if (scheme != "never") part.fail("prepend_scheme", "must be always, first or never");
+  return SpaceMark::never;
+}
+
+void read_metaspace(const Item& step, bool alone, TokenizerJson& found) {
+  if (!alone) lacks("the pre_tokenizer Metaspace beside others");
+  const std::string mark = character(step, "replacement");
+  found.space_mark = {mark, mark_added(step)};
+  if (step.flag("split", true)) found.cuts.push_back({Cut::before, nullptr, mark});
+}
+
 void read_pre_tokenizer(const Item& step, bool alone, TokenizerJson& found) {
   const std::string type = step.type();
   if (found.of_bytes) lacks("the pre_tokenizer " + type + " after ByteLevel");
@@ -234,6 +281,8 @@ void read_pre_tokenizer(const Item& step, bool alone, TokenizerJson& found) {
     read_byte_level(step, alone, found);
   } else if (type == "Split") {
     read_split(step, found);
+  } else if (type == "Metaspace") {
+    read_metaspace(step, alone, found);
   } else if (type == "Digits") {
     found.cuts.push_back({step.flag("individual_digits", false) ? Cut::digits : Cut::runs_of_digits});
   } else if (type == "WhitespaceSplit") {
@@ -246,6 +295,24 @@ void read_pre_tokenizer(const Item& step, bool alone, TokenizerJson& found) {
   }
 }
 
+SpellingStep spelling_step(const Item& decoder) {
+  const std::string type = decoder.type();
+  if (type == "Fuse") return {SpellingStep::fuse};
+  if (type == "ByteFallback") return {SpellingStep::bytes};
+  if (type == "Metaspace") {
+    return {SpellingStep::marks, character(decoder, "replacement"), "", 0, 0, mark_added(decoder) != SpaceMark::never};
+  }
+  if (type == "Strip") {
+    const auto start = static_cast<size_t>(decoder.at("start").id()),
+               stop = static_cast<size_t>(decoder.at("stop").id());
+    return {SpellingStep::strip, character(decoder, "content"), "", start, stop};
+  }
+  if (type != "Replace" || !decoder.at("pattern").has("String")) lacks("the decoder " + type + " in a Sequence");
+  const std::string from = decoder.at("pattern").text("String");
+  if (from.empty()) lacks("the decoder Replace of nothing");
+  return {SpellingStep::replace, from, decoder.text("content")};
+}
+
 void read_decoder(const Item& decoder, TokenizerJson& found) {
   const std::string type = decoder.type();
   if (type == "ByteLevel") {
@@ -254,13 +321,13 @@ void read_decoder(const Item& decoder, TokenizerJson& found) {
     found.spelling = {Spelling::word_ends, decoder.text("suffix", "</w>")};
     if (found.spelling.from.empty()) lacks("the decoder BPEDecoder without a suffix");
   } else if (type == "WordPiece") {
-    found.spelling = {Spelling::word_pieces, decoder.text("prefix", "##"), "", decoder.flag("cleanup", true)};
+    found.spelling = {Spelling::word_pieces, decoder.text("prefix", "##"), decoder.flag("cleanup", true)};
   } else if (type == "Sequence") {
-    const std::vector<Item> steps = decoder.at("decoders").items();
-    const bool fused = steps.size() == 2 && steps[0].type() == "Fuse" && steps[1].type() == "Replace";
-    if (!fused || !steps[1].at("pattern").has("String")) lacks("the decoder Sequence");
-    found.spelling = {Spelling::fused, steps[1].at("pattern").text("String"), steps[1].text("content")};
-    if (found.spelling.from.empty()) lacks("the decoder Replace of nothing");
+    found.spelling = {Spelling::steps};
+    for (const Item& one : decoder.at("decoders").items()) found.spelling.order.push_back(spelling_step(one));
+  } else if (type == "Metaspace") {
+    found.spelling = {Spelling::steps};
+    found.spelling.order.push_back(spelling_step(decoder));
   } else {
     lacks("the decoder " + type);
   }

@@ -4,6 +4,7 @@
 #include <deque>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -23,23 +24,42 @@ struct Unsupported {
 
 // A change of the whole text.
 struct Rewrite {
-  enum Kind { compose, replace, bert } kind;  // to Unicode's form C; each of one text by another; as BertNormalizer
-  std::string from = {}, to = {};             // of replace
-  BertText as_bert = {};                      // of bert
+  // To Unicode's form C; each of one text by another; a text before it, unless it is empty; as BertNormalizer.
+  enum Kind { compose, replace, prepend, bert } kind;
+  std::string from = {}, to = {};  // of replace and prepend
+  BertText as_bert = {};           // of bert
 };
 
 // A step that cuts a text into words.
 struct Cut {
-  enum Kind { pattern, digits, runs_of_digits, white_space, characters, punctuation } kind;
+  enum Kind { pattern, digits, runs_of_digits, white_space, characters, punctuation, before, after } kind;
   WordEnd word_end = nullptr;  // of a pattern
+  std::string text = {};       // before or after which words are cut
+};
+
+// A text in place of each space; and before a section that does not begin with it, of all sections or of one that begins
+// the whole text.
+struct SpaceMark {
+  std::string text;
+  enum Added { always, first, never } added;
+};
+
+// A step from tokens to a text.
+struct SpellingStep {
+  // Each of one text by another; pieces of bytes by what they spell; all pieces by one; without some spaces around
+  // pieces; marks by spaces, of the first piece by nothing.
+  enum Kind { replace, bytes, fuse, strip, marks } kind;
+  std::string from = {}, to = {};  // of replace; `from` is the character of strip, and the mark
+  size_t start = 0, stop = 0;      // of strip: how many at most
+  bool first = false;              // of marks: whether those of the first piece are left out
 };
 
 // How tokens become a text.
 struct Spelling {
-  enum Kind { spaced, bytes, word_ends, fused, word_pieces } kind = spaced;
-  std::string from = {},
-              to = {};  // the end of a word, or what its later pieces begin with; what is replaced in the text
-  bool cleans = false;  // leaves out spaces before punctuation, of word pieces
+  enum Kind { spaced, bytes, word_ends, word_pieces, steps } kind = spaced;
+  std::string from = {};  // the end of a word, or what its later pieces begin with
+  bool cleans = false;    // leaves out spaces before punctuation, of word pieces
+  std::vector<SpellingStep> order = {};
 };
 
 struct TokenizerJson {
@@ -48,6 +68,7 @@ struct TokenizerJson {
   std::deque<AddedToken> added;
   std::vector<Rewrite> rewrites;
   bool adds_space = false;  // before each section that does not begin with one
+  std::optional<SpaceMark> space_mark;
   std::vector<Cut> cuts;
   bool of_bytes = false;  // the characters of words stand for bytes
   Spelling spelling;

@@ -35,13 +35,13 @@ class TimedRow {
   TimedRow(const Times& times, const int64_t* text, int64_t length, int64_t vocabulary) : times_(times) {
     const auto is_time = [&](int64_t place) { return text[place] >= times.first; };
     const bool last = length >= 1 && is_time(length - 1), second = length < 2 || is_time(length - 2);
-    const bool opens = last && !second;  // the end of a text, which a time or the end token follows
+    const bool ends_text = last && !second;  // the end of a text, which a time or the end token follows
     int64_t newest = times.first - 1;
     for (int64_t i = 0; i < length; ++i) newest = std::max(newest, text[i]);
-    least_ = opens ? newest : newest + 1;
+    least_ = ends_text ? newest : newest + 1;
     most_ = length == 0 ? std::min(times.latest, vocabulary - 1) : vocabulary - 1;
     if (last && second) most_ = least_ - 1;  // a pair of times, or the first one, which text follows
-    from_ = length == 0 ? times.first : opens ? times.special : 0;
+    from_ = length == 0 ? times.first : ends_text ? times.special : 0;
   }
 
   bool allows_time(int64_t token) const { return token >= least_ && token <= most_; }

@@ -190,6 +190,10 @@ def refuses_other_languages(engine: Engine) -> None:
         replace(engine, manifest=english).transcribe(wave, language="de")
     with pytest.raises(UserError, match=r"language, part: .* is no model of speech with a longest sound"):
         replace(engine, manifest=replace(english, speech=None)).transcribe(wave, language="de", part=0.1)
+    with pytest.raises(UserError, match="knows no timestamps"):
+        engine.transcribe(wave, language="de", timestamps=True)
+    with pytest.raises(UserError, match="timestamps exclude token_scores"):
+        engine.transcribe(wave, language="de", timestamps=True, token_scores=True)
     with pytest.raises(UserError, match="has languages, tasks or times that are no tokens"):
         replace(engine, manifest=replace(english, speech=Speech(0.4, {"en": 60}))).transcribe(wave)
     with pytest.raises(UserError, match="has a default prefix, so it finds no language"):

@@ -120,3 +120,16 @@ def our_tokens(engine: Engine, several: Sequence[Any], prefix: Sequence[int], be
     matching = timed_matching(manifest.inputs[manifest.written])
     found = search_rows(engine.session, rows, manifest, options, constraint=matching)
     return [list(found.text(row, 0))[len(prefix) :] for row in range(len(several))]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_long_sound_has_segments_in_order(model: Model, target: str) -> None:
+    engine, (sound,) = model.engines[target], sounds(1, [FRAMES * 3])
+    given = {"wave": sound.reshape(1, -1, HOP), "wave_lengths": np.array([FRAMES * 3])}
+    [[found]] = engine.transcribe(given, language="de", timestamps=True)
+    assert found.parts and any(token >= FIRST for token in found.tokens)
+    assert all(one.start <= one.end <= FRAMES * 3 * HOP / 16000 for one in found.parts)
+    starts = [one.start for one in found.parts]
+    assert starts == sorted(starts) and starts[-1] >= FRAMES * HOP / 16000, (
+        "later parts of the sound have segments, too"
+    )

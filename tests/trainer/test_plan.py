@@ -82,7 +82,8 @@ def test_plan_of_several_gpus() -> None:
     alone, four, sharded = (plan(spec, Machine(gpus, "h100", CARDS["h100"], 0.5, shard, 2.0), work)
                             for gpus, shard in ((1, False), (4, False), (4, True)))  # fmt: skip
     parameters = alone.rank.weights / 4
-    assert alone.rank.states == 2 * alone.rank.weights and alone.rank.reduction == 0 and alone.communicated == 0
+    assert alone.rank.states == 3 * alone.rank.weights, "Adam's two and the moving average"
+    assert alone.rank.reduction == 0 and alone.communicated == 0
     assert (alone.batches, four.batches, four.rows) == (4, 1, 64)
     assert four.communicated == pytest.approx(2 * 3 / 4 * 4 * parameters)
     assert sharded.communicated == pytest.approx(3 * 3 / 4 * 4 * parameters)

@@ -30,7 +30,7 @@ from xformc.format.plans import Plan, read_plan
 from xformc.format.precision import WORDS, Precision
 from xformc.format.results import Result, Setting, of_text
 from xformc.format.search_options import EDITS, MAX_PREFIX, MAX_SUPPRESSED, OPTIONS, SearchOption
-from xformc.format.speech import MAX_SECONDS, Speech, Timestamps
+from xformc.format.speech import MAX_SECONDS, MIN_STEP, Speech, Timestamps
 from xformc.format.targets import Target
 from xformc.format.tasks import NAMED, RESULTS, SAMPLED, TASKS, WRITING
 from xformc.format.tokens import BEGIN, END, MAX_ENDS, PAD, UNKNOWN, SpecialTokens
@@ -234,8 +234,8 @@ def _read_speech(document: Document) -> Speech:
 
 
 def _read_timestamps(document: Document) -> Timestamps:
-    numbers = (document.number(name, 0, MAX_SECONDS) for name in ("step", "latest"))
-    return Timestamps(document.integer("first", 1, MAX_SIZE), *numbers)
+    step, latest = document.number("step", MIN_STEP, MAX_SECONDS), document.number("latest", 0, MAX_SECONDS)
+    return Timestamps(document.integer("first", 1, MAX_SIZE), step, latest)
 
 
 _READERS: dict[int, Callable[[Document], Manifest]] = {

@@ -7,6 +7,10 @@ TRANSCRIBE = "transcribe"
 """The task of texts in the language that is spoken."""
 
 MAX_SECONDS, MAX_NAMES = 3600.0, 1000
+MIN_STEP = 0.001
+"""The fewest seconds from one timestamp to the next."""
+
+_LAST = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,9 @@ class Speech:
         if self.timestamps is None:
             return None
         first, count = self.timestamps.first, int(self.timestamps.latest / self.timestamps.step + 1e-6)
-        return Times(first, first + count, min(end), -1 if self.no_timestamps is None else self.no_timestamps)
+        return Times(
+            first, min(first + count, _LAST), min(end), -1 if self.no_timestamps is None else self.no_timestamps
+        )
 
     def recorded(self) -> dict[str, object]:
         """The fields as engine.json has them."""

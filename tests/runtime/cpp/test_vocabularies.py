@@ -123,6 +123,70 @@ def characters() -> dict[str, Any]:
     }
 
 
+MARK = "▁"
+PREPEND = {"type": "Prepend", "prepend": MARK}
+MARKED = {"type": "Replace", "pattern": {"String": " "}, "content": MARK}
+SPACED = {"type": "Replace", "pattern": {"String": MARK}, "content": " "}
+STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+AFTER = {"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": False}
+
+
+def metaspace(scheme: str, *, split: bool) -> dict[str, Any]:
+    return {"type": "Metaspace", "replacement": MARK, "prepend_scheme": scheme, "split": split}
+
+
+def with_marks(decoder: object, **steps: object) -> dict[str, Any]:
+    """Byte pairs of characters with a mark for each space, and bytes for other characters."""
+    pieces = [
+        "<pad>",
+        "<unk>",
+        "<s>",
+        "</s>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        *f"{MARK}abcdefghijquickthe",
+    ]
+    pairs = [("q", "u"), ("qu", "i"), ("c", "k"), ("t", "h"), ("th", "e"), (MARK, "the"), ("qui", "ck"), (MARK, MARK)]
+    pieces = [*dict.fromkeys([*pieces, "é", "日", "\n", "<", *(left + right for left, right in pairs)])]
+    model = {
+        "type": "BPE", "unk_token": "<unk>", "byte_fallback": True, "fuse_unk": True, "ignore_merges": False,
+        "vocab": {piece: number for number, piece in enumerate(pieces)}, "merges": [[*pair] for pair in pairs],
+    }  # fmt: skip
+    added = [_special(number, piece) for number, piece in enumerate(pieces[:4])]
+    added.append({**_special(len(pieces), "<mask>"), "special": False, "lstrip": True})
+    added.append({**_special(len(pieces) + 1, "<tool>"), "special": False, "normalized": True})
+    return {"version": "1.0", "added_tokens": added, "model": model, "decoder": decoder, **steps}
+
+
+def in_order(kind: str, *steps: object) -> dict[str, object]:
+    return {"type": "Sequence", kind: [*steps]}
+
+
+def llama2() -> dict[str, Any]:
+    items = [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]
+    special = {"<s>": {"id": "<s>", "ids": [2], "tokens": ["<s>"]}}
+    template = {"type": "TemplateProcessing", "single": items, "pair": items, "special_tokens": special}
+    decoder = in_order("decoders", SPACED, {"type": "ByteFallback"}, {"type": "Fuse"}, STRIP)
+    return with_marks(decoder, normalizer=in_order("normalizers", PREPEND, MARKED), post_processor=template)
+
+
+def mistral() -> dict[str, Any]:
+    decoder = in_order("decoders", SPACED, {"type": "ByteFallback"}, {"type": "Fuse"}, STRIP)
+    return with_marks(decoder, pre_tokenizer=metaspace("first", split=False))
+
+
+def gemma() -> dict[str, Any]:
+    decoder = in_order("decoders", SPACED, {"type": "ByteFallback"}, {"type": "Fuse"})
+    return with_marks(decoder, normalizer=MARKED, pre_tokenizer=AFTER)
+
+
+def spaces() -> dict[str, Any]:
+    return with_marks(in_order("decoders", {"type": "ByteFallback"}, {"type": "Fuse"}), pre_tokenizer=AFTER)
+
+
+def marks(scheme: str) -> dict[str, Any]:
+    return with_marks(metaspace(scheme, split=True), pre_tokenizer=metaspace(scheme, split=True))
+
+
 def words() -> dict[str, Any]:
     pieces = ["<pad>", "<unk>", "<s>", "</s>", "quick", "été", "'s", "don't", "the"]
     model = {"type": "WordLevel", "vocab": {one: number for number, one in enumerate(pieces)}, "unk_token": "<unk>"}
@@ -165,7 +229,8 @@ def _special(number: int, content: str) -> dict[str, object]:
 KINDS: Mapping[str, Callable[[], Mapping[str, object]]] = {
     "bert": bert, "bert_cased": lambda: bert(lowercase=False, cleanup=False),
     "qwen": byte_pairs, "gpt2": lambda: gpt2(prefix=False), "roberta": roberta, "llama3": llama3, "digits": digits,
-    "codes": codes, "characters": characters, "words": words,
+    "codes": codes, "characters": characters, "words": words, "llama2": llama2, "mistral": mistral, "gemma": gemma,
+    "spaces": spaces, "marks": lambda: marks("always"), "no_first_mark": lambda: marks("never"),
 }  # fmt: skip
 
 
@@ -206,7 +271,7 @@ def test_ids_and_texts_are_those_of_the_package(of_json: Path, kind: str) -> Non
 
 LOWERCASE = {"type": "Lowercase"}
 SPLIT = {"type": "Split", "pattern": {"Regex": "[0-9]"}, "behavior": "Isolated", "invert": False}
-METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False}
+METASPACE = metaspace("always", split=False)
 SAME = {"id": 9, "content": "<other>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 
@@ -216,15 +281,18 @@ SAME = {"id": 9, "content": "<other>", "single_word": False, "lstrip": False, "r
         ({"normalizer": LOWERCASE}, "the normalizer Lowercase"),
         ({"normalizer": {"type": "Sequence", "normalizers": [LOWERCASE]}}, "the normalizer Lowercase"),
         ({"pre_tokenizer": SPLIT}, "the pre_tokenizer Split with the pattern [0-9]"),
-        ({"pre_tokenizer": METASPACE}, "the pre_tokenizer Metaspace"),
+        ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [METASPACE, METASPACE]}},
+         "the pre_tokenizer Metaspace beside others"),
+        ({"pre_tokenizer": {**AFTER, "behavior": "Isolated"}}, "the pre_tokenizer Split at a string"),
         ({"pre_tokenizer": {**SPLIT, "behavior": "Removed"}}, "the pre_tokenizer Split with behavior Removed"),
-        ({"decoder": METASPACE}, "the decoder Metaspace"),
+        ({"decoder": LOWERCASE}, "the decoder Lowercase"),
+        ({"decoder": {"type": "Sequence", "decoders": [LOWERCASE]}}, "the decoder Lowercase in a Sequence"),
         ({"post_processor": LOWERCASE}, "the post_processor Lowercase"),
         ({"model__type": "Unigram"}, "a model of type Unigram"),
         ({"model__dropout": 0.1}, "merges that are left out at random (dropout)"),
         ({"model__type": "WordPiece", "model__max_input_chars_per_word": 1001, "model__unk_token": "<unk>"},
          "words of 1,001 characters (max_input_chars_per_word)"),
-        ({"model__byte_fallback": True}, "a model with byte_fallback"),
+        ({"model__byte_fallback": True}, "a model with byte_fallback and without <0x00>"),
         ({"model__continuing_subword_prefix": "##"}, "a model with a continuing_subword_prefix"),
         ({"added_tokens": [{**SAME, "single_word": True}]}, "the added token <other>, which must be a single word"),
         ({"added_tokens": [SAME]}, "added tokens that contradict each other about <other>"),
@@ -260,6 +328,14 @@ def test_what_the_library_lacks_is_said_and_ids_run(of_json: Path, changes: dict
         (changed(model__merges=["a"]), "not a tokenizer.json: model.merges must be pairs of pieces"),
         (changed(model__merges=[["a", "none"]]), "not a tokenizer.json: model.merges has 'none', which is no piece"),
         (changed(normalizer="NFC"), "not a tokenizer.json: normalizer.type is missing"),
+        (
+            changed(pre_tokenizer={**METASPACE, "replacement": "ab"}),
+            "not a tokenizer.json: pre_tokenizer.replacement must be a character",
+        ),
+        (
+            changed(pre_tokenizer={**METASPACE, "prepend_scheme": "last"}),
+            "not a tokenizer.json: pre_tokenizer.prepend_scheme must be always, first or never",
+        ),
         (changed(added_tokens=[{"id": 0}]), "not a tokenizer.json: added_tokens.content is missing"),
         (
             changed(post_processor={"type": "BertProcessing", "sep": ["a"], "cls": ["a", 1]}),
