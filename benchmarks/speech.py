@@ -6,8 +6,9 @@ SOUNDS is a folder as `xformc evaluate` reads it: each line of its test.tsv has 
 is said. MODEL is CTranslate2's folder, from which ENGINE was imported, and FOLDER the same model of transformers
 (`xformc export hf RUN`). With --speak, espeak-ng first speaks each line of TEXTS into SOUNDS.
 
-Sounds are transcribed one at a time, with the same beam, limit and threads, and the systems take turns, so that other
-load meets all of them; times are medians of the rounds. CTranslate2 has the precision of the engine; the features of
+Sounds, none longer than the model reads, are transcribed one at a time, with the same beam and threads; the limit, the
+length penalty and the suppressed tokens are those of the model's files. The systems take turns, so that other load meets
+all of them; times are medians of the rounds. CTranslate2 has the precision of the engine; the features of
 both others are those of transformers, and their time is counted.
 """
 
@@ -68,6 +69,10 @@ def main() -> None:
         if given.speak is not None:
             speak(given.speak.read_text(encoding="utf-8").splitlines(), given.sounds, given.voice, rate)
         sounds = read_sounds(given.sounds, rate)
+        speech = engine.manifest.speech
+        assert speech is not None, "the engine is no model of speech with a longest sound"
+        longest = max(len(sound.samples) for sound in sounds) / rate
+        assert longest <= speech.seconds, f"a sound has {longest:.0f} s; the others read only {speech.seconds:g}"
         systems: dict[str, System] = {"xformc": partial(ours, engine, given)}
         systems["ctranslate2"] = ctranslate2_whisper(engine, given)
         if given.transformers is not None:

@@ -1,6 +1,7 @@
 """The training steps of other libraries, for the model and the batches of benchmarks/train.py.
 
-They need `transformers` and `accelerate`, and `ve-fairseq`, which installs fairseq on today's Pythons.
+They need `pip install transformers accelerate ve-fairseq`; the last one is fairseq for today's Pythons, and its torchaudio
+has to go again (`pip uninstall torchaudio`).
 """
 
 import tempfile
