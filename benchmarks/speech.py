@@ -6,10 +6,10 @@ SOUNDS is a folder as `xformc evaluate` reads it: each line of its test.tsv has 
 is said. MODEL is CTranslate2's folder, from which ENGINE was imported, and FOLDER the same model of transformers
 (`xformc export hf RUN`). With --speak, espeak-ng first speaks each line of TEXTS into SOUNDS.
 
-Sounds, none longer than the model reads, are transcribed one at a time, with the same beam and threads; the limit, the
-length penalty and the suppressed tokens are those of the model's files. The systems take turns, so that other load meets
-all of them; times are medians of the rounds. CTranslate2 has the precision of the engine; the features of
-both others are those of transformers, and their time is counted.
+Sounds, none longer than the model reads, are transcribed one at a time, with the same beam and threads; the
+limit, the length penalty and the suppressed tokens are those of the model's files. The systems take turns, so
+that other load meets all of them; times are medians of the rounds. CTranslate2 has the precision of the engine;
+the features of both others are those of transformers, and their time is counted.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """The training steps of other libraries, for the model and the batches of benchmarks/train.py.
 
-They need `pip install transformers accelerate ve-fairseq`; the last one is fairseq for today's Pythons, and its torchaudio
-has to go again (`pip uninstall torchaudio`).
+They need `pip install transformers accelerate ve-fairseq`; the last one is fairseq for today's Pythons, and its
+torchaudio has to go again (`pip uninstall torchaudio`).
 """
 
 import tempfile
