@@ -128,10 +128,9 @@ class Spoken:
 
     def _segment(self, segment: Segment, timed: "Timed", begin: int, end: int) -> Part:
         """A segment of the part of these positions, which its times do not leave."""
-        last = end * self.seconds
-        seconds = (begin * self.seconds + time for time in (segment.start, segment.end) if time is not None)
-        start, *stop = (min(time, last) for time in seconds)
-        return Part(start, *(stop or [last]), timed.decode(segment.tokens).strip())
+        first, last = begin * self.seconds, end * self.seconds
+        stop = last if segment.end is None else min(first + segment.end, last)
+        return Part(min(first + segment.start, last), stop, timed.decode(segment.tokens).strip())
 
     def _parts(self, row: Row) -> list[Row]:
         """The rows of the parts of a sound. Raises: UserError if there are several, and more than the best text."""

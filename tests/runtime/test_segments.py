@@ -54,7 +54,7 @@ def read(texts: dict[int, list[list[int]]], length: int, *, alone: bool = True) 
     """Read a sound of so many positions of half a second, at most 10 in a part."""
     timed = Timed(TIMES, 60, (END,), lambda tokens: " ".join(f"w{token}" for token in tokens))
     spoken = Spoken("wave", 10, 0.5, None, None, lambda _: np.array([], np.int64), alone, timed)
-    found = {first: [Hypothesis("", -1.0, tuple(tokens), ()) for tokens in several] for first, several in texts.items()}
+    found = {first: [Hypothesis("", -1.0, tuple(tokens)) for tokens in several] for first, several in texts.items()}
     reader, sound = Reader(found, []), {"wave": np.arange(length).reshape(-1, 1)}
     [result] = spoken.stream(cast(Any, reader), cast(Any, None), [sound], Batching())
     return result, reader
