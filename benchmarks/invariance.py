@@ -7,12 +7,13 @@ Every line is translated, or continued, alone, then with all others: in batches 
 workers, in the order of the file and in random order; in batches that refill, where the engine has them; and by a
 language model with drafts. The table counts the lines whose texts differ from those of the line alone.
 
-With --controls each line has options of its own, drawn at random.
+With --controls each line has options of its own, drawn at random; and translations are repeated with each control that
+is no such option: prefixes, phrases, regular expressions, groups of the beam, alternatives at a position.
 """
 
 import argparse
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,24 @@ Options = Any
 Text = Hypothesis | Continuation
 Call = Callable[[Sequence[str], Sequence[Options]], Sequence[Sequence[Text]]]
 """The texts of each line with its own options."""
+
+
+@dataclass(frozen=True)
+class Control:
+    """A control of translations that is no option of each line: an argument with a value for each line, and others."""
+
+    name: str
+    argument: str = ""
+    of_lines: Sequence[Any] = ()
+    shared: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def given(self, order: Sequence[int]) -> dict[str, Any]:
+        """The arguments of a call with the lines in this order."""
+        own = {self.argument: [self.of_lines[index] for index in order]} if self.argument else {}
+        return {**own, **self.shared}
+
+
+NONE = Control("")
 
 
 def main() -> None:
@@ -62,23 +81,44 @@ class Change:
 def changes(engine: Engine, lines: Sequence[str], n_best: int = 1, *, controls: bool = False) -> Iterator[Change]:
     """Yield the changes of each way."""
     random = np.random.default_rng(0)
-    writes = _continuing(engine) if engine.manifest.task == "language_model" else _translating(engine, n_best)
-    draw = _drawn_sampling if engine.manifest.task == "language_model" else _drawn_search
+    language_model = engine.manifest.task == "language_model"
+    writes = _continuing(engine) if language_model else _translating(engine, n_best)
+    draw = _drawn_sampling if language_model else _drawn_search
     own = [draw(random, number) if controls else _plain(engine, number) for number in range(len(lines))]
-    alone = writes({"max_batch_tokens": ALONE})(lines, own)
-    shuffled = random.permutation(len(lines)).tolist()
-    for way, settings, orders in _ways(engine):
-        for name, order in (("file", list(range(len(lines)))), ("random", shuffled)):
-            if name not in orders:
-                continue
-            together = writes(settings)([lines[index] for index in order], [own[index] for index in order])
-            pairs = [(alone[index], other) for index, other in zip(order, together, strict=True)]
-            tokens = sum(_tokens(one) != _tokens(other) for one, other in pairs)
-            yield Change(way, name, tokens, sum(_bits(one) != _bits(other) for one, other in pairs))
+    in_file, shuffled = list(range(len(lines))), random.permutation(len(lines)).tolist()
+    for control in [NONE, *(_drawn_controls(random, len(lines)) if controls and not language_model else [])]:
+        options = own if control is NONE else [{} for _ in lines]
+        alone = writes({"max_batch_tokens": ALONE, **control.given(in_file)})(lines, options)
+        for way, settings, orders in _ways(engine, control):
+            for name, order in (("file", in_file), ("random", shuffled)):
+                if name not in orders:
+                    continue
+                call = writes({**settings, **control.given(order)})
+                together = call([lines[index] for index in order], [options[index] for index in order])
+                pairs = [(alone[index], other) for index, other in zip(order, together, strict=True)]
+                tokens = sum(_tokens(one) != _tokens(other) for one, other in pairs)
+                yield Change(way, name, tokens, sum(_bits(one) != _bits(other) for one, other in pairs))
 
 
-def _ways(engine: Engine) -> Iterator[tuple[str, dict[str, Any], Sequence[str]]]:
+def _drawn_controls(random: np.random.Generator, count: int) -> Iterator[Control]:
+    """Yield the controls that are no options of each line; those with a value for each line, for about half of them."""
+    half = random.random((3, count)) < 0.5
+
+    def some(most: int) -> list[int]:
+        return random.integers(4, 60, int(random.integers(1, most + 1))).tolist()
+
+    yield Control("prefixes", "prefixes", [some(3) if there else [] for there in half[0]])
+    yield Control("phrases", "phrases", [[some(2)] if there else [] for there in half[1]])
+    yield Control("a regular expression", "regex", ["[a-z ]{0,60}[.]" if there else None for there in half[2]])
+    yield Control("groups", shared={"beam_size": 4, "beam_groups": 2, "diversity_penalty": 0.5})
+    yield Control("alternatives", shared={"alternatives": 3})
+
+
+def _ways(engine: Engine, control: Control) -> Iterator[tuple[str, dict[str, Any], Sequence[str]]]:
     """Yield the ways to run the lines: a name, the arguments of the call, and the orders to try."""
+    if control is not NONE:
+        yield f"{BATCH_TOKENS[1]:,} tokens, {control.name}", {"max_batch_tokens": BATCH_TOKENS[1]}, ["random"]
+        return
     for tokens in BATCH_TOKENS:
         for workers, order in ((1, "file"), (2, "random")):
             settings = {"max_batch_tokens": tokens, "workers": workers}
@@ -92,7 +132,8 @@ def _ways(engine: Engine) -> Iterator[tuple[str, dict[str, Any], Sequence[str]]]
 
 def _translating(engine: Engine, n_best: int) -> Callable[[Mapping[str, Any]], Call]:
     def way(settings: Mapping[str, Any]) -> Call:
-        return lambda lines, own: engine.translate(lines, each=own, n_best=n_best, truncate=True, **settings)
+        best = {} if "alternatives" in settings else {"n_best": n_best}
+        return lambda lines, own: engine.translate(lines, each=own, truncate=True, **best, **settings)
 
     return way
 
