@@ -34,6 +34,8 @@ def main() -> None:
     )
     parser.add_argument("--folder", type=Path, required=True, help="where runs and engines are written")
     given = parser.parse_args()
+    given.general = in_files(given.general, given.folder / "general-text", given.languages)
+    given.domain = in_files(given.domain, given.folder / "domain-text", given.languages)
     names, languages = ["general", "scratch", "adapted", "mixed", "low_rank"], ["--languages", given.languages]
     runs = {name: given.folder / name for name in names}
     long, short = (["--minutes", str(minutes)] for minutes in given.minutes)
@@ -57,14 +59,26 @@ def main() -> None:
         print(f"{name:12} {scores[0]:8.2f} {scores[1]:8.2f}")
 
 
+def in_files(folder: Path, out: Path, languages: str) -> Path:
+    """The folder, or a copy of one of pairs with tabs with a file for each language: then both have the same names."""
+    if not any(folder.glob("train*.tsv*")):
+        return folder
+    out.mkdir(parents=True, exist_ok=True)
+    for split in ("train", "val"):
+        (path,) = folder.glob(f"{split}*.tsv*")
+        columns = zip(*(line.split("\t") for line in read_text_file(path)), strict=True)
+        for language, lines in zip(languages.split("-"), columns, strict=True):
+            (out / f"{split}.{language}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return out
+
+
 def texts(folder: Path, split: str, languages: str) -> list[Path]:
-    """The files of a split: one with tabs, or one for each language."""
-    tabs = sorted(folder.glob(f"{split}*.tsv*"))
-    return tabs[:1] or [find(folder, split, language) for language in languages.split("-")]
+    """The files of a split, one for each language."""
+    return [find(folder, split, language) for language in languages.split("-")]
 
 
 def bleu(engine: Path, files: list[Path]) -> float:
-    return json.loads(run(["evaluate", str(engine), *map(str, files), "--json"]))["bleu"]
+    return json.loads(run(["evaluate", str(engine), *map(str, files), "--json"]))["bleu"]["score"]
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ def main() -> None:
         scores = json.loads(run(["evaluate", str(engine), *map(str, test), "--json"]))
         count = json.loads((engine / "engine.json").read_text())["parameters"]
         speed = max(sentences_per_second(engine, test[0]) for _ in range(3))
-        print(f"{name:12} {count:12,} {scores['bleu']:7.2f} {scores['chrf']:7.2f} {speed:12.1f}")
+        print(f"{name:12} {count:12,} {scores['bleu']['score']:7.2f} {scores['chrf']['score']:7.2f} {speed:12.1f}")
 
 
 def parse_arguments() -> argparse.Namespace:
