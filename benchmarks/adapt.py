@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def in_files(folder: Path, out: Path, languages: str) -> Path:
-    """The folder, or a copy of one of pairs with tabs with a file for each language: then both have the same names."""
+    """The folder; if its pairs are lines with tabs, a copy with a file for each language, as --languages needs."""
     if not any(folder.glob("train*.tsv*")):
         return folder
     out.mkdir(parents=True, exist_ok=True)

@@ -26,11 +26,12 @@ def players(folder: Path, arguments: argparse.Namespace) -> dict[str, Player[str
     export_ctranslate2(arguments.run, folder / "peer", "int8" if int8 else None)
     engine = load(folder / "engine", threads=arguments.threads)
     found: dict[str, Player[str]] = {"slots": partial(slots, engine, arguments)}
-    for workers in sorted({1, arguments.workers}):
+    sizes = sorted({1, arguments.workers})
+    for workers in sizes:
         batch = partial(ours, engine, arguments.beam, workers)
         found[f"batches, {workers} workers"] = partial(in_batches, batch, arguments.slots)
     for name, environment in SETTINGS.items():
-        batches = [(f"batches, {workers} workers", arguments.slots, workers) for workers in {1, arguments.workers}]
+        batches = [(f"batches, {workers} workers", arguments.slots, workers) for workers in sizes]
         for way, most, workers in [("each", 0, arguments.workers), *batches]:
             peer, threads = Child("peer", environment), max(1, arguments.threads // workers)
             size: dict[str, Any] = {"compute_type": arguments.precision, "threads": threads, "workers": workers}

@@ -8,7 +8,8 @@
 // 0), four_size (the bytes of four numbers of a packed row), to_fours and all_fours (write these, and read one of them into
 // each lane), dot4(sum, weights of load_bytes, signed x of all_fours), dot2 (the same of two signed 16-bit integers each), low_nibbles and high_nibbles (the
 // lower and upper halves of all bytes, as bytes), start_nibbles(row_offset), dot_nibbles (dot4 of these, for the 8 steps of a
-// group, in a form of its own) and sum_nibbles(of that form, row_offset), the sums from row_offset on, to_float, to_int (half to even), abs_bits, max_int,
+// group, in a form of its own) and sum_nibbles(of that form, row_offset), the sums from row_offset on, to_float, to_int (half
+// to even), abs_bits, max_int,
 // sum, sum_int, max_of_int, if_less, power_of_two, to_bytes (saturating), widen_float16, widen_bfloat16.
 #include <cmath>
 #include <cstring>
