@@ -1,6 +1,7 @@
 """Adaptation: a model of general text that is trained further on another domain, and what it keeps of the first one.
 
-    python -m benchmarks.adapt --general DIR --domain DIR [--languages en-de] [--minutes 20 4] --folder DIR
+    python -m benchmarks.adapt --general DIR --domain DIR [--languages en-de] [--steps 3000 600]
+        [--set KEY=VALUE] --folder DIR
 
 Both folders have train.* and valid.*. The general model is specs/multi30k.yaml. Then all its weights are
 trained further on the domain alone (`adapted`), or with as many pairs of general text (`mixed`), or updates of
@@ -13,13 +14,13 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.distill import find, once, run, train
+from benchmarks.distill import find, once, recipe, run, settings, train
 from xformc.format.names import TOKENIZER
 from xformc.runtime.lines import read_text_file
 
 SPEC = Path(__file__).parent.parent / "specs" / "multi30k.yaml"
-GENTLE = ["train.schedule={kind: constant, peak: 0.001, warmup_steps: 100}", "train.average=3"]
-"""The recipe of what is trained further."""
+GENTLE = 0.001
+"""The highest rate of what is trained further."""
 
 LOW_RANK = "train.low_rank={rank: 16, scale: 2.0, parameters: ['**/query', '**/value', '**/feed_forward/*']}"
 
@@ -29,34 +30,37 @@ def main() -> None:
     parser.add_argument("--general", type=Path, required=True, metavar="DIR")
     parser.add_argument("--domain", type=Path, required=True, metavar="DIR")
     parser.add_argument("--languages", default="en-de", help="source-target")
-    parser.add_argument(
-        "--minutes", type=float, nargs=2, default=[20.0, 4.0], help="of the general model, of each other"
-    )
+    parser.add_argument("--steps", type=int, nargs=2, default=[3000, 600], help="of the general model, of each other")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of all trainings")
     parser.add_argument("--folder", type=Path, required=True, help="where runs and engines are written")
     given = parser.parse_args()
     given.general = in_files(given.general, given.folder / "general-text", given.languages)
     given.domain = in_files(given.domain, given.folder / "domain-text", given.languages)
     names, languages = ["general", "scratch", "adapted", "mixed", "low_rank"], ["--languages", given.languages]
     runs = {name: given.folder / name for name in names}
-    long, short = (["--minutes", str(minutes)] for minutes in given.minutes)
-    domain = ["--data", str(given.domain), *languages, *short]
-    train(runs["general"], [str(SPEC), "--data", str(given.general), *languages, *long])
+    domain = ["--data", str(given.domain), *languages]
+    long, short = given.steps
+    train(runs["general"], [*spec(long, given.set), "--data", str(given.general), *languages])
     vocabulary = ["--tokenizer", str(runs["general"] / TOKENIZER)]
-    train(runs["scratch"], [str(SPEC), *domain, *vocabulary])
-    further = [str(SPEC), "--start", str(runs["general"]), *(word for one in GENTLE for word in ("--set", one))]
+    train(runs["scratch"], [*spec(short, given.set), *domain, *vocabulary])
+    further = [*spec(short, given.set, GENTLE), "--start", str(runs["general"])]
     train(runs["adapted"], [*further, *domain])
-    train(runs["low_rank"], [*further, *domain, "--set", LOW_RANK])
+    train(runs["low_rank"], [*further, *domain, *settings([LOW_RANK])])
     corpora = ["--data", str(given.domain), "--data", str(given.general), *languages, "--weight", "1"]
     pairs = [
         len(read_text_file(texts(folder, "train", given.languages)[0])) for folder in (given.domain, given.general)
     ]
     once(given.folder / "both", ["data", str(SPEC), *corpora, "--weight", f"{pairs[0] / pairs[1]:.3f}", *vocabulary])
-    train(runs["mixed"], [*further, "--data", str(given.folder / "both"), *short])
+    train(runs["mixed"], [*further, "--data", str(given.folder / "both")])
     print(f"{'model':12} {'general':>8} {'domain':>8}")
     for name in names:
         engine = given.folder / f"{name}-engine"
         scores = [bleu(engine, texts(folder, "val", given.languages)) for folder in (given.general, given.domain)]
         print(f"{name:12} {scores[0]:8.2f} {scores[1]:8.2f}")
+
+
+def spec(steps: int, changes: list[str], *peak: float) -> list[str]:
+    return [str(SPEC), *settings([*recipe(steps, *peak), *changes])]
 
 
 def in_files(folder: Path, out: Path, languages: str) -> Path:

@@ -1,11 +1,12 @@
 """Distillation: a small student trained on references, and the same student trained on its teacher's translations.
 
-    python -m benchmarks.distill --data DIR [--languages en-de] [--teacher-minutes 4] [--student-minutes 2] --folder DIR
+    python -m benchmarks.distill --data DIR [--languages en-de] [--steps 3000 4000] [--set KEY=VALUE] --folder DIR
 
 DIR has train.*, valid.* and test_2016_flickr.* of Multi30k, tokenised and lower-cased. The teacher is
 specs/multi30k.yaml; the students have 1+1 layers of d_model 64, dropout 0.1 on references and none on the teacher's
 translations. Each step is a command of xformc; one that is done is not repeated, so that the whole may be stopped and
-started again. Scores are of the test set; sentences per second are of `xformc translate` on it, its start included.
+started again, and a run that stands in DIR/teacher is the teacher. Scores are of the test set; sentences per second
+are of `xformc translate` on it, its start included.
 """
 
 import argparse
@@ -17,7 +18,7 @@ from pathlib import Path
 
 SPEC = Path(__file__).parent.parent / "specs" / "multi30k.yaml"
 TEST = "test_2016_flickr"
-SMALL = ["sizes.layers=1", "sizes.d_model=64", "sizes.d_ff=256", "sizes.heads=2", "train.average=3"]
+SMALL = ["sizes.layers=1", "sizes.d_model=64", "sizes.d_ff=256", "sizes.heads=2"]
 
 
 def main() -> None:
@@ -25,13 +26,13 @@ def main() -> None:
     source, target = arguments.languages.split("-")
     folder, data = arguments.folder, ["--data", str(arguments.data), "--languages", arguments.languages]
     texts = ["--valid", str(arguments.data), "--languages", arguments.languages]
-    train(folder / "teacher", [str(SPEC), *data, "--minutes", str(arguments.teacher_minutes)])
+    long, short = (settings([*recipe(steps), *arguments.set]) for steps in arguments.steps)
+    train(folder / "teacher", [str(SPEC), *data, *long])
     mono = find(arguments.data, "train", source)
     once(folder / "distilled", ["distill", str(folder / "teacher-engine"), str(mono), *texts, "--beam-size", "4"])
-    small = [str(SPEC), *(word for setting in SMALL for word in ("--set", setting))]
-    minutes = ["--minutes", str(arguments.student_minutes)]
-    train(folder / "references", [*small, "--set", "sizes.dropout=0.1", *data, *minutes])
-    train(folder / "student", [*small, "--set", "sizes.dropout=0", "--data", str(folder / "distilled"), *minutes])
+    small = [str(SPEC), *settings(SMALL), *short]
+    train(folder / "references", [*small, *settings(["sizes.dropout=0.1"]), *data])
+    train(folder / "student", [*small, *settings(["sizes.dropout=0"]), "--data", str(folder / "distilled")])
     test = [find(arguments.data, TEST, language) for language in (source, target)]
     print(f"{'model':12} {'parameters':>12} {'BLEU':>7} {'chrF':>7} {'sentences/s':>12}")
     for name in ("teacher", "references", "student"):
@@ -46,10 +47,20 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="Multi30k")
     parser.add_argument("--languages", default="en-de", help="source-target")
-    parser.add_argument("--teacher-minutes", type=float, default=4.0, help="how long the teacher is trained")
-    parser.add_argument("--student-minutes", type=float, default=2.0, help="how long each student is trained")
+    parser.add_argument("--steps", type=int, nargs=2, default=[3000, 4000], help="of the teacher, of each student")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="of all trainings")
     parser.add_argument("--folder", type=Path, required=True, help="where runs and engines are written")
     return parser.parse_args()
+
+
+def recipe(steps: int, peak: float = 0.002) -> list[str]:
+    """Settings of a training of so many steps, of which a quarter warms up; weights are averaged over about a tenth."""
+    schedule = f"train.schedule={{kind: cosine, peak: {peak}, warmup_steps: {steps // 4}}}"
+    return [f"train.steps={steps}", "train.minutes=null", schedule, f"train.ema={1 - 10 / steps:.4f}"]
+
+
+def settings(values: list[str]) -> list[str]:
+    return [word for value in values for word in ("--set", value)]
 
 
 def train(out: Path, command: list[str]) -> None:

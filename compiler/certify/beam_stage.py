@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
+from xformc.compiler.certify.difference import apart
 from xformc.compiler.certify.reference_edits import EDITED
 from xformc.compiler.certify.reference_search import Found, rescore, rounds, together
 from xformc.compiler.certify.sampling_stages import SCORE_BOUND, make_prompts
@@ -91,6 +90,5 @@ def _against(subject: Subject, expected: _Expected, found: SearchResult, row: in
             if reference.margin >= SCORE_BOUND or not tokens:
                 return float("inf")
             score = rescore(subject.scorer({}), expected.special, tokens, expected.options, prompt=prompt)
-        difference = abs(float(found.scores[row, rank]) - score)
-        differences.append(difference if np.isfinite(difference) else float("inf"))
+        differences.append(apart(found.scores[row, rank], score, reference.size))
     return max(differences)

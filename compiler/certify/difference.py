@@ -23,6 +23,12 @@ def difference(found: Any, expected: Any, least: float = 1.0) -> float:
     return float((np.abs(found - rows) / scales).max())
 
 
+def apart(found: Any, expected: Any, size: float) -> float:
+    """The largest difference of scores, relative to the score or to the largest logit, whichever is larger."""
+    pairs = np.array(found, np.float64).reshape(-1, 1), np.array(expected, np.float64).reshape(-1, 1)
+    return difference(*pairs, max(1.0, size))
+
+
 def largest(rows: NDArray[Any], least: float = 1.0) -> NDArray[Any]:
     """The largest size of the numbers of each row, [.., 1], without those that dwarf it."""
     sizes = np.abs(rows)

@@ -46,13 +46,14 @@ class Followed:
     """A continuation, checked against the definition.
 
     `problem` describes a mistake, or is ""; `score` is the expected score; `decided` of its `tokens` tokens were
-    decided beyond rounding.
+    decided beyond rounding; `size` is the largest logit, if above 1.
     """
 
     problem: str
     score: float
     tokens: int
     decided: int
+    size: float
 
 
 def follow(
@@ -70,7 +71,7 @@ def follow(
 
     Tokens in `first` are not drawn right after the prompt.
     """
-    score, decided, problem = 0.0, 0, _wrong_length(prompt, found, options, longest, special)
+    score, decided, size, problem = 0.0, 0, 1.0, _wrong_length(prompt, found, options, longest, special)
     text = np.array([[*special.begun, *prompt, *found[:-1]]], np.int64)
     start = len(prompt) + len(special.begun)
     scored = scorer(text)[0, start - 1 :] if found else ()
@@ -80,9 +81,10 @@ def follow(
         drawn = draw(changed_logits(logits, text[0, :place].tolist(), here), uniform(seed, place), options)
         score += float(log_softmax(logits)[token])
         decided += drawn.margin >= ROUNDING
+        size = max(size, float(largest(logits)[0]))
         if token != drawn.token and drawn.margin >= ROUNDING and not problem:
             problem = f"token {place} is {token}, not {drawn.token}"
-    return Followed(problem, score, len(found), decided)
+    return Followed(problem, score, len(found), decided, size)
 
 
 def changed_logits(logits: NDArray[np.float32], text: Sequence[int], options: SampleOptions) -> NDArray[np.float32]:

@@ -13,6 +13,7 @@ from typing import Concatenate, ParamSpec
 import numpy as np
 from numpy.typing import NDArray
 
+from xformc.compiler.certify.difference import largest
 from xformc.compiler.certify.reference_automaton import Language
 from xformc.compiler.certify.reference_edits import biased, edited
 from xformc.compiler.certify.reference_phrases import Phrase, bank, in_turn, next_tokens, open_phrases
@@ -44,10 +45,14 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of the search, best first, and the differences of scores that decided it, one for each choice."""
+    """The result of the search, best first, and the differences of scores that decided it, one for each choice.
+
+    `size` is the largest logit, if above 1: scores are rounded as logits are, and gaps are relative to it.
+    """
 
     hypotheses: tuple[Hypothesis, ...]
     gaps: tuple[float, ...]
+    size: float
 
     @property
     def margin(self) -> float:
@@ -141,23 +146,23 @@ def rounds(  # noqa: PLR0913 (each is an option)
     sentence = _Sentence(special, begun, unscored, unscored * opening.prompted, limit, least, coverage)
     count = options.beam_groups or 1
     own = replace(options, beam_size=options.beam_size // count)
-    groups = [_Group(sentence, own) for _ in range(count)]
+    groups, size = [_Group(sentence, own) for _ in range(count)], 1.0
     for length in range(1, limit + 1):
         given = _Given(prefix, phrases, language, limit - length, opening.suppressed, times)
         taken = Counter[int]()
         open_groups = [group for group in groups if not group.done]
-        logits = iter((yield np.array([text for group in open_groups for text in group.texts], np.int64))[:, -1])
+        logits = (yield np.array([text for group in open_groups for text in group.texts], np.int64))[:, -1]
+        size, row = max(size, float(largest(logits).max())), iter(logits)
         for group in open_groups:
-            taken.update(group.step(np.stack([next(logits) for _ in group.beam]), length, given, taken))
+            taken.update(group.step(np.stack([next(row) for _ in group.beam]), length, given, taken))
             group.done = group.is_over(length)
         if all(group.done for group in groups):
             break
     pool = sorted((one for group in groups for one in group.pool), key=lambda hypothesis: -hypothesis.score)
     gaps = [gap for group in groups for gap in group.gaps]
     pairs = [(one, other) for one, other in pairwise(pool) if one.tokens != other.tokens]
-    return Found(
-        tuple(pool), (*gaps, *(float(np.float32(one.score) - np.float32(other.score)) for one, other in pairs))
-    )
+    gaps += [float(np.float32(one.score) - np.float32(other.score)) for one, other in pairs]
+    return Found(tuple(pool), tuple(gap / size for gap in gaps), size)
 
 
 def _alone(steps: Callable[Options, Rounds]) -> Callable[Concatenate[Scorer, Options], Found]:

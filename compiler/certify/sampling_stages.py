@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from xformc.compiler.certify.difference import apart
 from xformc.compiler.certify.probes import make_sources
 from xformc.compiler.certify.reference_edits import EDITED
 from xformc.compiler.certify.reference_sampling import Followed, follow
@@ -59,7 +60,7 @@ class _Run:
     def differences(self) -> list[float]:
         """The error of each score; infinite if the tokens are wrong."""
         return [
-            float("inf") if judged.problem else _finite(abs(float(score) - judged.score))
+            float("inf") if judged.problem else apart(score, judged.score, judged.size)
             for judged, score in zip(self.judged, self.found.scores[:, 0], strict=True)
         ]
 
@@ -84,7 +85,7 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
     yield _batch(subject, prompts, runs[0])
     if subject.program.streams and all(subject.session.beside(name) for name in (PROMPT_MODEL, CONTINUE)):
         progress("certify: stream")
-        yield _stream(subject, prompts, FILTERS[0])
+        yield _stream(subject, prompts, runs[0])
         if subject.session.beside(CHECK):
             progress("certify: draft")
             yield _draft(subject, prompts, FILTERS[0])
@@ -182,14 +183,11 @@ def _batch(subject: Subject, prompts: Sequence[Row], together: _Run) -> Stage:
     return Stage("batch", "the same prompts alone and among other neighbours", worst, SCORE_BOUND)
 
 
-def _stream(subject: Subject, prompts: Sequence[Row], options: SampleOptions) -> Stage:
+def _stream(subject: Subject, prompts: Sequence[Row], together: _Run) -> Stage:
     """The first call of a stream reads the prompt, and each further one samples three tokens."""
-    worst = 0.0
-    for row in (prompts[0], prompts[-1]):
-        whole = sample_rows(subject.session, [row], subject.program, options)
-        tokens, score = _called(_calls(subject, row, options, 3))
-        worst = max(worst, abs(score - float(whole.scores[0, 0])) if tokens == whole.text(0, 0) else np.inf)
-    return Stage("stream", "the same tokens and scores in one call, and in several", _finite(worst), SCORE_BOUND)
+    called = [(row, *_called(_calls(subject, prompts[row], together.options, 3))) for row in (0, len(prompts) - 1)]
+    worst = max(_apart(together, row, tokens, score) for row, tokens, score in called)
+    return Stage("stream", "the same tokens and scores in one call, and in several", worst, SCORE_BOUND)
 
 
 def _draft(subject: Subject, prompts: Sequence[Row], options: SampleOptions) -> Stage:
@@ -203,13 +201,11 @@ def _draft(subject: Subject, prompts: Sequence[Row], options: SampleOptions) -> 
         found = [*replace(calls, drafter=drafter, draft_tokens=_Partly.most)]
         tokens, score = _called(found)
         drafted += sum(one.drafted for one in found)
-        if tokens == whole.text(0, 0):
-            worst = max(worst, abs(score - float(whole.scores[0, 0])))
-        else:
-            problem = problem or followed(subject, row, tokens, options).problem
-    worst = np.inf if problem or not drafted else worst
-    what = "the same tokens and scores with drafts, of which some are wrong"
-    return Stage("draft", what, _finite(worst), SCORE_BOUND, problem)
+        judged = followed(subject, row, tokens, options)
+        worst, problem = max(worst, apart(score, judged.score, judged.size)), problem or judged.problem
+    worst = float("inf") if problem or not drafted else worst
+    what = "tokens and scores of the definition with drafts, of which some are wrong"
+    return Stage("draft", what, worst, SCORE_BOUND, problem)
 
 
 @dataclass
@@ -267,13 +263,9 @@ def _between(together: _Run, row: int, other: SearchResult, place: int) -> float
     return _apart(together, row, tokens, float(other.scores[place, 0]))
 
 
-def _apart(together: _Run, row: int, tokens: list[int], score: float) -> float:
+def _apart(together: _Run, row: int, tokens: Sequence[int], score: float) -> float:
     """The difference of a score to that of a prompt; infinite if the tokens differ beyond rounding."""
     judged = together.judged[row]
-    if tokens != together.tokens(row):
+    if [*tokens] != together.tokens(row):
         return float("inf") if judged.decided == judged.tokens else 0.0
-    return _finite(abs(float(together.found.scores[row, 0]) - score))
-
-
-def _finite(difference: float) -> float:
-    return difference if np.isfinite(difference) else float("inf")
+    return apart(score, float(together.found.scores[row, 0]), judged.size)

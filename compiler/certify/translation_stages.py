@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.certify.attention_stages import attention_stages
-from xformc.compiler.certify.difference import difference
+from xformc.compiler.certify.difference import apart
 from xformc.compiler.certify.forward import forward_stage, scores_stages, step_stage
 from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
@@ -206,12 +206,12 @@ def _batch(subject: Subject, expected: _Expected) -> Stage:
     differences: list[float] = []
     for row, (source, found) in enumerate(zip(sources, expected.found, strict=True)):
         alone = subject.search_rows([source], expected.options)
-        differences.append(_between(together, row, alone, 0, found.margin))
+        differences.append(_between(together, row, alone, 0, found))
     count = len(sources)
     backwards = subject.search_rows(sources[:0:-1], expected.options)
     for row in range(count - 1):
         other = count - 1 - row
-        differences.append(_between(together, other, backwards, row, expected.found[other].margin))
+        differences.append(_between(together, other, backwards, row, expected.found[other]))
     return Stage("batch", "the same sentences alone and among other neighbours", max(differences), BATCH_BOUND)
 
 
@@ -231,7 +231,7 @@ def _refill(subject: Subject, expected: _Expected) -> Stage:
     for index, text in enumerate(texts):
         row = index % len(sources)
         assert text.found is not None, "a text has not ended"
-        worst = max(worst, _between(together, row, text.found, 0, expected.found[row].margin))
+        worst = max(worst, _between(together, row, text.found, 0, expected.found[row]))
     return Stage("refill", "the same sentences in a batch that they join and leave", worst, BATCH_BOUND)
 
 
@@ -331,7 +331,7 @@ def _edits(subject: Subject, free: _Expected) -> Stage:
 def _whole(subject: Subject, whole: Session, expected: _Expected) -> Stage:
     driven = subject.search_rows(expected.sources, expected.options)
     found = search_rows(whole, expected.sources, subject.program, expected.options)
-    differences = [_between(driven, row, found, row, item.margin) for row, item in enumerate(expected.found)]
+    differences = [_between(driven, row, found, row, item) for row, item in enumerate(expected.found)]
     return Stage("whole", "the search as one model, and step by step", max(differences), BATCH_BOUND)
 
 
@@ -353,22 +353,16 @@ def _against(subject: Subject, expected: _Expected, result: SearchResult, row: i
             opening = replace(opening, default=()) if source.get(START) == TIMED else opening
             given = (subject.scorer(source), subject.special, tokens, expected.options, prefix)
             score = rescore(*given, opening=opening, coverage=subject.coverage(source))
-        differences.append(apart(result.scores[row, rank : rank + 1], [score]))
+        differences.append(apart(result.scores[row, rank], score, found.size))
     return max(differences)
 
 
-def apart(found: Sequence[float] | NDArray[np.float32], expected: Sequence[float] | NDArray[np.float32]) -> float:
-    """The largest difference of scores, relative to the score if that is above 1: rounding grows with it."""
-    pairs = np.array(found, np.float64)[:, None], np.array(expected, np.float64)[:, None]
-    return difference(*pairs)
-
-
-def _between(first: SearchResult, row: int, second: SearchResult, other: int, margin: float) -> float:
+def _between(first: SearchResult, row: int, second: SearchResult, other: int, reference: Found) -> float:
     length = int(first.lengths[row].max())
     same = np.array_equal(first.lengths[row], second.lengths[other])
     if not same or not np.array_equal(first.tokens[row, :, :length], second.tokens[other, :, :length]):
-        return 0.0 if margin < SCORE_BOUND else float("inf")
-    return apart(first.scores[row], second.scores[other])
+        return 0.0 if reference.margin < SCORE_BOUND else float("inf")
+    return apart(first.scores[row], second.scores[other], reference.size)
 
 
 def short(options: SearchOptions, width: int) -> SearchOptions:

@@ -21,6 +21,7 @@ constexpr int DEEPEST = 100;
 constexpr size_t MOST_VALUES = 1 << 23;
 constexpr int64_t LONGEST_WORD = 1000;  // in characters, of WordPiece, whose time is quadratic in it
 constexpr int64_t LARGEST_ID = int64_t{1} << 31;
+constexpr double MOST_GROWTH = 100;  // times as long, what replacements may make of a text in all
 
 // A value in the file, with its path in messages.
 class Item {
@@ -401,6 +402,23 @@ void read_added(const Item& tokens, TokenizerJson& found) {
   }
 }
 
+double growth_of(const std::string& from, const std::string& to) {
+  return std::max(1.0, static_cast<double>(to.size()) / static_cast<double>(from.size()));
+}
+
+// Replacements multiply: a few of them would make more of a short text than fits into memory.
+void check_growth(const TokenizerJson& found) {
+  double text = 1, spelled = 1;
+  for (const Rewrite& one : found.rewrites) {
+    if (one.kind == Rewrite::replace) text *= growth_of(one.from, one.to);
+    if (one.kind == Rewrite::prepend) text += static_cast<double>(one.to.size());
+  }
+  for (const SpellingStep& step : found.spelling.order) {
+    if (step.kind == SpellingStep::replace) spelled *= growth_of(step.from, step.to);
+  }
+  if (std::max(text, spelled) > MOST_GROWTH) lacks("replacements that make a text 100 times as long or more");
+}
+
 }  // namespace
 
 TokenizerJson read_tokenizer_json(const std::filesystem::path& path) {
@@ -415,6 +433,7 @@ TokenizerJson read_tokenizer_json(const std::filesystem::path& path) {
   if (file.has("pre_tokenizer")) read_pre_tokenizer(file.at("pre_tokenizer"), true, found);
   if (file.has("post_processor")) read_post_processor(file.at("post_processor"), found);
   if (file.has("decoder")) read_decoder(file.at("decoder"), found);
+  check_growth(found);
   return found;
 }
 

@@ -7,17 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tests.runtime.kernel_session import kernel_library
 from xformc.compiler.build import build_engine
 from xformc.compiler.certify import Certificate, Stage, verify_engine
-from xformc.compiler.certify.reference_search import log_probabilities, score, search
-from xformc.compiler.certify.translation_stages import apart
+from xformc.compiler.certify.difference import apart
+from xformc.compiler.certify.reference_sampling import Followed, follow
+from xformc.compiler.certify.reference_search import Found, log_probabilities, score, search
 from xformc.compiler.graph.rules import OnnxRule, Table, to_onnx
 from xformc.compiler.spec import Spec, load_spec
 from xformc.errors import UserError
 from xformc.format.inputs import Vocabularies
-from xformc.format.manifest import SearchOptions, manifest_checksum
+from xformc.format.manifest import SampleOptions, SearchOptions, manifest_checksum
 from xformc.format.operators import DOMAIN, OPERATORS
 from xformc.format.reader import read_manifest
 from xformc.format.targets import Target
@@ -208,6 +210,24 @@ def test_score_is_the_papers() -> None:
 
 
 def test_scores_are_compared_relative_to_large_ones() -> None:
-    assert apart([-0.5, -40.0], [-0.5, -40.002]) == pytest.approx(0.002 / 40.002)
-    assert apart([-0.5], [-0.502]) == pytest.approx(0.002)
-    assert apart([-0.5, float("nan")], [-0.5, -1.0]) == apart([-np.inf], [-1.0]) == float("inf")
+    assert apart([-0.5, -40.0], [-0.5, -40.002], 1.0) == pytest.approx(0.002 / 40.002)
+    assert apart(-0.5, -0.502, 1.0) == pytest.approx(0.002)
+    assert apart(-0.5, -0.502, 20.0) == pytest.approx(0.0001)
+    assert apart([-0.5, float("nan")], [-0.5, -1.0], 1.0) == apart(-np.inf, -1.0, 1.0) == float("inf")
+
+
+def test_choices_between_large_logits_are_rounded_as_these_are() -> None:
+    logits = np.random.default_rng(0).normal(size=(4, 9)).astype(np.float32)
+    options = SearchOptions(2, 2, 0.6, 1.0, 2)
+
+    def found(above: float) -> tuple[Found, Followed]:
+        def scorer(texts: NDArray[np.int64]) -> NDArray[np.float32]:
+            return logits[texts % 4] + np.float32(above)
+
+        return search(scorer, 2, options), follow(scorer, [4], [5, 6], 0, SampleOptions(1.0, 0, 1.0, 2))
+
+    (plain, drawn), (high, drawn_high) = found(0.0), found(50.0)
+    assert [one.tokens for one in plain.hypotheses] == [one.tokens for one in high.hypotheses]
+    assert plain.size < 4 and high.size == pytest.approx(50, abs=4)
+    assert high.margin * high.size == pytest.approx(plain.margin * plain.size, abs=1e-4)
+    assert drawn.size < 4 and drawn_high.size == pytest.approx(50, abs=4)

@@ -272,6 +272,8 @@ def test_ids_and_texts_are_those_of_the_package(of_json: Path, kind: str) -> Non
 LOWERCASE = {"type": "Lowercase"}
 SPLIT = {"type": "Split", "pattern": {"Regex": "[0-9]"}, "behavior": "Isolated", "invert": False}
 METASPACE = metaspace("always", split=False)
+GROWING = {"type": "Replace", "pattern": {"String": "a"}, "content": "aaa"}
+GROWS = "replacements that make a text 100 times as long or more"
 SAME = {"id": 9, "content": "<other>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
 
 
@@ -280,6 +282,8 @@ SAME = {"id": 9, "content": "<other>", "single_word": False, "lstrip": False, "r
     [
         ({"normalizer": LOWERCASE}, "the normalizer Lowercase"),
         ({"normalizer": {"type": "Sequence", "normalizers": [LOWERCASE]}}, "the normalizer Lowercase"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [GROWING] * 6}}, GROWS),
+        ({"decoder": {"type": "Sequence", "decoders": [GROWING] * 6}}, GROWS),
         ({"pre_tokenizer": SPLIT}, "the pre_tokenizer Split with the pattern [0-9]"),
         ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [METASPACE, METASPACE]}},
          "the pre_tokenizer Metaspace beside others"),
