@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.certify.causal import first_dependent
-from xformc.compiler.certify.difference import difference
+from xformc.compiler.certify.difference import apart, difference, largest
 from xformc.compiler.certify.locate import first_different_forward, first_different_step, unstack
 from xformc.compiler.certify.probes import Probes
 from xformc.compiler.certify.seen import seen_weights
@@ -98,7 +98,8 @@ def scores_stages(subject: Subject, probes: Probes, progress: Callable[[str], No
     expected = np.take_along_axis(below, tokens[..., None], -1)[..., 0] - np.log(np.exp(below).sum(-1))
     expected[:, : len(subject.program.prefix)] = 0
     (found,) = session.run(probes.feeds)
-    value = _on_real(found[..., None], expected[..., None], probes.real[:, 1:])
+    real = probes.real[:, 1:]
+    value = apart(found[real], expected[real], float(largest(logits)[real].max(initial=0)))
     yield Stage("scores", "scores of the tokens of given texts, and of the training form", value, BOUND)
 
 

@@ -150,7 +150,7 @@ struct QuantizeRows {
 const StepRoutines& step_routines() {
 #if defined(__x86_64__)
   if (&routines() == &AVX512) return STEP_AVX512;
-  if (&routines() == &AVX2) return STEP_AVX2;
+  if (&routines() != &PORTABLE) return STEP_AVX2;
 #elif defined(__aarch64__)
   if (&routines() != &PORTABLE) return STEP_NEON;
 #endif

@@ -27,6 +27,18 @@ bool has_f16c() {
   return has;
 }
 
+bool has_avxvnni() {
+#if defined(XFORMC_AVXVNNI)
+  static const bool has = [] {
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 4)) != 0;
+  }();
+  return has;
+#else
+  return false;
+#endif
+}
+
 }  // namespace
 #endif
 
@@ -34,13 +46,16 @@ const Routines& routines() {
   const char* wanted = std::getenv("XFORMC_KERNELS_ISA");
   const std::string name = wanted == nullptr ? "" : wanted;
   if (name == "portable") return PORTABLE;
-  require(name.empty() || name == "avx2" || name == "neon" || name == "dotprod",
-          "XFORMC_KERNELS_ISA must be portable, avx2, neon or dotprod");
+  require(name.empty() || name == "avx2" || name == "avxvnni" || name == "neon" || name == "dotprod",
+          "XFORMC_KERNELS_ISA must be portable, avx2, avxvnni, neon or dotprod");
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
   if (avx512 && name.empty()) return AVX512;
+#if defined(XFORMC_AVXVNNI)
+  if (avx2 && has_avxvnni() && (name.empty() || name == "avxvnni")) return AVXVNNI;
+#endif
   if (avx2 && (name.empty() || name == "avx2")) return AVX2;
 #elif defined(__aarch64__)
   const bool dotprod = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;

@@ -83,13 +83,14 @@ extern const Routines PORTABLE;
 #if defined(__x86_64__)
 extern const Routines AVX2;
 extern const Routines AVX512;
+extern const Routines AVXVNNI;  // if XFORMC_AVXVNNI is defined: older compilers lack it
 #elif defined(__aarch64__)
 extern const Routines NEON;
 extern const Routines DOTPROD;
 #endif
 
 // Returns the fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA selects others: portable,
-// on x86 avx2, on ARM neon or dotprod. Throws if the variable has another value or this machine lacks the instructions.
+// on x86 avx2 or avxvnni, on ARM neon or dotprod. Throws if the variable has another value or this machine lacks the instructions.
 const Routines& routines();
 
 }  // namespace xformc

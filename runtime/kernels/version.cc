@@ -24,6 +24,9 @@ XFORMC_EXPORT const char* xformc_kernels_instructions() {
 #if defined(__x86_64__)
     if (&chosen == &AVX512) return "AVX-512, VNNI";
     if (&chosen == &AVX2) return "AVX2, FMA, F16C";
+#if defined(XFORMC_AVXVNNI)
+    if (&chosen == &AVXVNNI) return "AVX2, FMA, F16C, AVX-VNNI";
+#endif
 #elif defined(__aarch64__)
     if (&chosen == &DOTPROD) return "NEON, dot product";
     if (&chosen == &NEON) return "NEON";
