@@ -11,8 +11,8 @@ from xformc.terminal import progress_console
 if TYPE_CHECKING:
     from xformc.imports.tokenizers import ForeignTokenizer
 
-SOURCE_HELP = """A folder of Hugging Face: config.json, and model.safetensors or its shards. Or a checkpoint of fairseq,
-a model of Marian (npz or bin) or of CTranslate2, or the folder of one."""
+SOURCE_HELP = """A folder of Hugging Face: config.json, and model.safetensors or its shards. Or a checkpoint of fairseq
+or OpenNMT-py, a model of Marian (npz or bin) or of CTranslate2, or the folder of one, or of Eole."""
 MAP_HELP = "The table of a family of your own.  [default: the shipped one of the model]"
 REPLAY_HELP = "Run the origin beside the import, with transformers, and refuse if the logits differ."
 
