@@ -95,7 +95,7 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
 ) -> Certificate:
     """Compile a spec with these weights (None: randomly initialized) into the engine folder `out`, atomically.
 
-    `tokenizers` holds the SentencePiece model of each input of tokens and of each alignment; `progress` is
+    `tokenizers` holds the SentencePiece model of each input of tokens and of each result by CTC; `progress` is
     called with the name of each phase. `labels` are the label names by id, of the results that are labels; None names
     them by their ids. `rounding` sets the quantization. `plans` are the options for building TensorRT plans, for target
     tensorrt; without them, the folder holds only the models.
@@ -187,7 +187,7 @@ def _check_fixed(program: Program) -> None:
     for name in (name for name, tokens in beside.items() if tokens):
         message = f"--target {program.target} has no search with a {name}, which decode sets"
         raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
-    refused = {item.name: "the search of an alignment" for item in program.spec.results if item.kind == "alignment"}
+    refused = {item.name: "the search of CTC" for item in program.spec.results if item.kind == "ctc"}
     if program.traits.plans:
         refused |= dict.fromkeys(of_text(program.results), "a result that depends on the written text")
     for name, what in refused.items():

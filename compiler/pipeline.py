@@ -294,7 +294,7 @@ def _derive(program: Program) -> Program:
     for declared, value in zip(program.spec.results, program.graph.outputs, strict=True):
         if late is not None and value in late.outputs and KINDS[declared.kind].decoded:
             place = program.graph.producers()[value.name].place
-            message = f"{declared.name} is an alignment that depends on '{time}', which the engine writes"
+            message = f"{declared.name} is a result of CTC that depends on '{time}', which the engine writes"
             raise RuleError(message, hint="compute it from the other inputs", place=place)
     steps = derive_step(program.graph, time, fixed=program.traits.fixed)
     return replace(program, steps=replace(steps, vocabularies=vocabularies_of(program.inputs, time)))

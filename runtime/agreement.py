@@ -14,7 +14,7 @@ from xformc.format.certificate import Certificate, Stage
 from xformc.format.inputs import Input
 from xformc.format.tasks import NAMED
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.kinds.alignment import Transcript
+from xformc.runtime.kinds.ctc import Transcript
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.libxformc import CppEngine
 from xformc.runtime.onnx_runtime import onnx_runtime

@@ -1,4 +1,4 @@
-"""Aligns translations with their sources by the attention of the model that wrote them (docs/search.md#alignments)."""
+"""Aligns translations with their sources by the attention of the model that wrote them (docs/search.md)."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

@@ -14,7 +14,7 @@ from xformc.errors import UserError
 from xformc.format.tasks import RESULTS, SAMPLED, WRITING
 from xformc.runtime.alignment import Alignment
 from xformc.runtime.generate import Continuation
-from xformc.runtime.kinds.alignment import Labelling, Transcript
+from xformc.runtime.kinds.ctc import Labelling, Transcript
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.library import find_library
 from xformc.runtime.onnx_runtime import onnx_runtime
@@ -224,7 +224,7 @@ class CppEngine:
         """Return the results of an example that are no text, by name."""
         found: dict[str, Any] = {}
         for which, result in enumerate(self._results_of_engine):
-            if result.kind == "alignment":
+            if result.kind == "ctc":
                 found[result.name] = self._transcript(results, index, which)
             elif (value := self._value("results_value", results, index, which)) is not None:
                 found[result.name] = value
@@ -240,11 +240,11 @@ class CppEngine:
         return numbers if result.kind != "labels" else _labels(result, one, numbers)
 
     def _transcript(self, results: c_void_p, index: int, which: int) -> Transcript:
-        """Return an alignment as `kinds.alignment` does."""
+        """Return a transcript as `kinds.ctc` does."""
         at, found = (c_size_t(index), c_size_t(which)), list[Labelling]()
-        for rank in range(self._library.xformc_results_alignment_count(results, *at)):
+        for rank in range(self._library.xformc_results_transcript_count(results, *at)):
             one = _Hypothesis()
-            assert self._library.xformc_results_alignment(results, *at, c_size_t(rank), byref(one))
+            assert self._library.xformc_results_transcript(results, *at, c_size_t(rank), byref(one))
             text = ctypes.string_at(one.text.data, one.text.size).decode()
             spelled = self._results_of_engine[which].has_tokenizer
             found.append(Labelling(tuple(one.tokens[: one.token_count]), float(one.score), text if spelled else None))
@@ -380,9 +380,9 @@ def _open() -> ctypes.CDLL:
     library = ctypes.CDLL(str(find_library().path))
     for name in ("error_message", "error_place", "error_hint", "engine_task", "engine_result_label"):
         getattr(library, f"xformc_{name}").restype = c_char_p
-    for name in ("results_count", "results_hypothesis_count", "engine_result_count", "results_alignment_count"):
+    for name in ("results_count", "results_hypothesis_count", "engine_result_count", "results_transcript_count"):
         getattr(library, f"xformc_{name}").restype = c_size_t
-    for name in ("engine_result", "results_value", "results_text_value", "results_alignment", "results_links"):
+    for name in ("engine_result", "results_value", "results_text_value", "results_transcript", "results_links"):
         getattr(library, f"xformc_{name}").restype = c_bool
     library.xformc_results_token_scores.restype = POINTER(c_float)
     return library

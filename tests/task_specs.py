@@ -101,7 +101,7 @@ inputs: {words: {tokens: vocabulary}, kinds: {tokens: vocabulary, along: words},
 results:
   tags: {labels: tagged, each: token}
   meaning: {vectors: pooled, normalize: true}
-  said: {alignment: spoken, beam_size: 2}
+  said: {ctc: spoken, beam_size: 2}
 model:
   kind: {from: kinds, do: [embedding: d_model]}
   states:

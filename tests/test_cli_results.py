@@ -31,7 +31,7 @@ decode: {beam_size: 2, max_length: {offset: 3}}
 FRAMES = """\
 sizes: {d_model: 8, features: 3, vocabulary: 6}
 inputs: {frames: {vectors: features}}
-results: {letters: {alignment: logits, beam_size: 2}}
+results: {letters: {ctc: logits, beam_size: 2}}
 model: {states: {from: frames, do: [linear: d_model, tanh]}, logits: {from: states, do: [linear: vocabulary]}}
 """
 HEADS = """\
@@ -132,7 +132,7 @@ def test_predict_gives_all_results_of_arrays(xformc: CommandLine, built, tmp_pat
     assert len(tags.split()) == 2 and len(vector.split(",")) == 8
 
 
-def test_predict_writes_the_texts_of_alignments(xformc: CommandLine, built, tmp_path: Path) -> None:
+def test_predict_writes_the_texts_of_ctc(xformc: CommandLine, built, tmp_path: Path) -> None:
     engine = built(FRAMES)
     frames = np.random.default_rng(0).standard_normal((2, 5, 3), np.float32)
     np.savez(tmp_path / "data.npz", frames=frames, frames_lengths=np.array([5, 3]))

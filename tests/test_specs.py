@@ -45,6 +45,6 @@ def build(name: str, target: Target, tmp_path: Path, layers: int = 2) -> set[str
     assert certificate.passed
     stages = {stage.name for stage in certificate.stages}
     decoded = {"translation": {"step", "greedy", "beam"}, "language_model": {"step", "greedy", "sample"}}
-    aligned = any(result.kind == "alignment" for result in spec.results)
-    assert stages >= {"forward", "alignment" if aligned else "batch"} | decoded.get(spec.task, set())
+    decoded_by_ctc = any(result.kind == "ctc" for result in spec.results)
+    assert stages >= {"forward", "ctc" if decoded_by_ctc else "batch"} | decoded.get(spec.task, set())
     return stages

@@ -21,7 +21,7 @@ HEADS = """\
 sizes: {d_model: 8, vocabulary: 80, tags: 3, one: 1, letters: 6}
 inputs: {words: {tokens: vocabulary}}
 results: {tags: {labels: tagged, each: token}, meaning: {vectors: pooled, normalize: true}, size: {numbers: sized},
-  whole: {numbers: sum}, said: {alignment: spoken, beam_size: 2}}
+  whole: {numbers: sum}, said: {ctc: spoken, beam_size: 2}}
 model:
   states: {from: words, do: [embedding: d_model]}
   tagged: {from: states, do: [linear: tags]}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.certify.alignment_stages import alignment_stages
+from xformc.compiler.certify.ctc_stages import ctc_stages
 from xformc.compiler.certify.difference import difference
 from xformc.compiler.certify.forward import forward_stage
 from xformc.compiler.certify.probes import Probes, make_probes
@@ -33,8 +33,8 @@ def forward_stages(subject: Subject, progress: Callable[[str], None]) -> Iterato
         yield _results(subject, probes, word)
         progress("certify: batch")
         yield _batch(subject, probes)
-    progress("certify: alignment")
-    yield from alignment_stages(subject, probes)
+    progress("certify: ctc")
+    yield from ctc_stages(subject, probes)
 
 
 def word_of(program: Program) -> str:

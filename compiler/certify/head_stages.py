@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.certify.alignment_stages import alignments, apart, reference
+from xformc.compiler.certify.ctc_stages import apart, by_ctc, reference
 from xformc.compiler.certify.difference import difference
 from xformc.compiler.certify.forward_stages import BOUND, expected_results
 from xformc.compiler.certify.subject import Feeds, Subject
@@ -59,7 +59,7 @@ def _apart(subject: Subject, found: Mapping[str, NDArray[Any]], feeds: Feeds) ->
     for name, array in expected_results(subject.program, values).items():
         if name in found:
             yield difference(found[name], array)
-    for place, declared in alignments(subject.program):
+    for place, declared in by_ctc(subject.program):
         names = subject.program.results[declared.name].outputs
         if found.keys() >= set(names):
             yield apart([found[name] for name in names], reference(values[place], declared))

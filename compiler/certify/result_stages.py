@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.certify.alignment_stages import alignments, best_scores
+from xformc.compiler.certify.ctc_stages import best_scores, by_ctc
 from xformc.compiler.certify.forward_stages import Found, alone_and_together, expected_at, flat, real_results, word_of
 from xformc.compiler.certify.probes import make_probes, make_sources
 from xformc.compiler.certify.product_stages import noise_bound
@@ -99,12 +99,12 @@ def _forward(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stag
 
 
 def _best(program: Program, found: Found) -> list[Scores]:
-    """The engine's score of the best hypothesis of each example, for each alignment."""
-    return [found[program.results[item.name].outputs[-1]][:, 0] for _, item in alignments(program)]
+    """The engine's score of the best hypothesis of each example, for each result by CTC."""
+    return [found[program.results[item.name].outputs[-1]][:, 0] for _, item in by_ctc(program)]
 
 
 def _with_best(program: Program, found: Found, best: Sequence[Scores]) -> Found:
-    return {**found, **{item.name: scores for (_, item), scores in zip(alignments(program), best, strict=True)}}
+    return {**found, **{item.name: scores for (_, item), scores in zip(by_ctc(program), best, strict=True)}}
 
 
 _RESULTS: dict[str, Callable[[Subject, Callable[[str], None]], Iterator[Stage]]] = {

@@ -1,13 +1,13 @@
 """The ops: one file per family, with all rules of its ops and the primitives that write them."""
 
 from xformc.compiler.ops import (
-    alignment,
     batch_norm,
     comparison,
     concatenation,
     constants,
     contract,
     convolution,
+    ctc,
     elementwise,
     embedding,
     expert_linear,
@@ -44,13 +44,13 @@ from xformc.compiler.ops import (
 )
 
 __all__ = [
-    "alignment",
     "batch_norm",
     "comparison",
     "concatenation",
     "constants",
     "contract",
     "convolution",
+    "ctc",
     "elementwise",
     "embedding",
     "expert_linear",

@@ -1,5 +1,5 @@
 """Kinds of results: what each means for the spec, the loss, the engine's model and its certificate."""
 
-from xformc.compiler.results import alignment, labels, numbers, text, vectors
+from xformc.compiler.results import ctc, labels, numbers, text, vectors
 
-__all__ = ["alignment", "labels", "numbers", "text", "vectors"]
+__all__ = ["ctc", "labels", "numbers", "text", "vectors"]

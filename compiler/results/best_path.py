@@ -1,7 +1,7 @@
 """Best-path decoding of CTC in ONNX: the most likely token of each position, repeats merged, blanks removed."""
 
 from xformc.compiler.graph.rules import OnnxEmitter
-from xformc.compiler.ops.alignment import BLANK
+from xformc.compiler.ops.ctc import BLANK
 
 INT64 = 7
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.rules import OnnxEmitter, Turn
-from xformc.compiler.ops.alignment import BLANK
+from xformc.compiler.ops.ctc import BLANK
 from xformc.compiler.ops.masks import MASKED, NEVER
 from xformc.compiler.results.best_path import INT64, longest
 

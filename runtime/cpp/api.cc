@@ -126,7 +126,7 @@ bool fill_known(Struct* given, const Struct& values) {
 bool read_value(const std::vector<xformc::Value>& values, size_t result, xformc_value* value) {
   if (result >= values.size()) return false;
   const xformc::Value& found = values[result];
-  if (found.kind == xformc::ResultKind::text || found.kind == xformc::ResultKind::alignment) return false;
+  if (found.kind == xformc::ResultKind::text || found.kind == xformc::ResultKind::ctc) return false;
   return fill_known(value, {sizeof *value, found.numbers.data(), found.shape.data(), found.shape.size(),
                             found.labels.data(), found.per_row.data(), found.labels.size()});
 }
@@ -457,14 +457,14 @@ bool xformc_results_text_value(const xformc_results* results, size_t index, size
          read_value(results->items[index].hypotheses[rank].values, result, value);
 }
 
-size_t xformc_results_alignment_count(const xformc_results* results, size_t index, size_t result) {
+size_t xformc_results_transcript_count(const xformc_results* results, size_t index, size_t result) {
   if (index >= xformc_results_count(results) || result >= results->items[index].values.size()) return 0;
   return results->items[index].values[result].hypotheses.size();
 }
 
-bool xformc_results_alignment(const xformc_results* results, size_t index, size_t result, size_t rank,
-                              xformc_hypothesis* hypothesis) {
-  if (rank >= xformc_results_alignment_count(results, index, result) || hypothesis == nullptr) return false;
+bool xformc_results_transcript(const xformc_results* results, size_t index, size_t result, size_t rank,
+                               xformc_hypothesis* hypothesis) {
+  if (rank >= xformc_results_transcript_count(results, index, result) || hypothesis == nullptr) return false;
   *hypothesis = described(results->items[index].values[result].hypotheses[rank]);
   return true;
 }

@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 constexpr int64_t FORMAT = 7, TOKENS_FORMAT = 6;
 constexpr size_t MANIFEST_BYTES = 1 << 20;
 constexpr int64_t FILE_BYTES = int64_t{1} << 40;
-constexpr int64_t MAX_BEAM = 1024;  // of an alignment
+constexpr int64_t MAX_BEAM = 1024;  // of CTC
 constexpr size_t MAX_ENDS = 64;     // end tokens
 constexpr const char* BUILD = "an engine is a folder written by `xformc build RUN -o ENGINE`";
 
@@ -33,7 +33,7 @@ const std::vector<std::string> TARGETS = {"portable", "cpu", "native", "cuda", "
 const std::vector<std::string> PRECISIONS = {"float32", "float16", "bfloat16", "int8", "int4", "float8"};
 const std::vector<std::string> TASKS = {"translation", "language_model", "tagging", "classification"};
 const std::vector<std::string> DECLARED = {WRITING, SAMPLED, RESULTS};
-const std::vector<std::string> RESULT_KINDS = {"text", "alignment", "labels", "numbers", "vectors"};
+const std::vector<std::string> RESULT_KINDS = {"text", "ctc", "labels", "numbers", "vectors"};
 const std::vector<std::string> TEXT_OUTPUTS = {"tokens", "lengths", "scores"};
 const std::vector<std::string> BUILDERS = {"tensorrt", "tensorrt_rtx"};
 
@@ -228,7 +228,7 @@ bool is_written(const DeclaredResult& result, const std::vector<Input>& inputs) 
 
 void check_outputs(const Document& document, const Manifest& manifest) {
   for (const DeclaredResult& result : manifest.results) {
-    const size_t needed = result.kind == ResultKind::alignment ? TEXT_OUTPUTS.size() : 1;
+    const size_t needed = result.kind == ResultKind::ctc ? TEXT_OUTPUTS.size() : 1;
     if (result.kind == ResultKind::text || result.outputs.size() == needed) continue;
     throw invalid_engine("the result " + result.name + " has " + std::to_string(result.outputs.size()) +
                              " outputs; its kind " + result.kind_name() + " needs " + std::to_string(needed),
@@ -330,7 +330,7 @@ void read_task(const Document& document, Manifest& manifest) {
   read_rest(document, manifest);
 }
 
-// The number of hypotheses of an alignment.
+// The number of hypotheses of CTC.
 int64_t read_beam_size(const Document& result, const Document& settings) {
   if (!settings.has("beam_size")) return 1;
   const Json& value = settings.fields()["beam_size"];
@@ -360,7 +360,7 @@ DeclaredResult read_result(const Document& document, const std::string& name, co
   }
   if (!document.is_null("tokenizer")) result.tokenizer = document.text("tokenizer");
   if (document.has("of") && !document.is_null("of")) result.of = document.text("of", inputs);
-  if (result.kind == ResultKind::alignment) result.beam_size = read_beam_size(document, settings);
+  if (result.kind == ResultKind::ctc) result.beam_size = read_beam_size(document, settings);
   return result;
 }
 

@@ -88,7 +88,7 @@ struct Input {
   bool has_positions() const { return of.empty() && (kind == Kind::tokens || kind == Kind::vectors); }  // of its own
 };
 
-enum class ResultKind { text, alignment, labels, numbers, vectors };
+enum class ResultKind { text, ctc, labels, numbers, vectors };
 
 // A result of the engine, as engine.json records it.
 struct DeclaredResult {
@@ -100,8 +100,8 @@ struct DeclaredResult {
   bool words;                        // of positions: each word is one, otherwise each token
   bool several;                      // labels: any number of them may hold at once
   std::vector<std::string> outputs;  // the outputs of the model that make it
-  std::string tokenizer = "";        // of an alignment: its file; "" for one of ids only
-  int64_t beam_size = 1;             // of an alignment: its hypotheses
+  std::string tokenizer = "";        // of CTC: its file; "" for one of ids only
+  int64_t beam_size = 1;             // of CTC: its hypotheses
   std::string of = "";               // the written text that it depends on; "": it does not
 
   const char* kind_name() const;

@@ -83,7 +83,7 @@ void ValueReader::set_nothing(std::vector<Value>& values) const {
     value.kind = result.kind;
     value.shape = result.axes;
     value.shape.insert(value.shape.begin(), 0);
-    if (result.kind == ResultKind::alignment) value.hypotheses.push_back({text(result, {}), 0, {}});
+    if (result.kind == ResultKind::ctc) value.hypotheses.push_back({text(result, {}), 0, {}});
     values[place] = std::move(value);
   }
 }
@@ -95,9 +95,9 @@ void ValueReader::copy(const std::vector<Value>& from, std::vector<Value>& to) c
 void ValueReader::read(const Output* outputs, const Rows& rows, const std::vector<std::vector<Value>*>& values) const {
   for (const size_t place : places_) {
     const DeclaredResult& result = manifest_.results[place];
-    const bool aligned = result.kind == ResultKind::alignment;
+    const bool heard = result.kind == ResultKind::ctc;
     std::vector<Value> found =
-        aligned ? alignments(result, outputs, rows) : read_numbers(result, *outputs, manifest_.given, rows);
+        heard ? transcripts(result, outputs, rows) : read_numbers(result, *outputs, manifest_.given, rows);
     outputs += result.outputs.size();
     for (size_t i = 0; i < rows.size(); ++i) {
       values[i]->resize(manifest_.results.size());
@@ -106,8 +106,8 @@ void ValueReader::read(const Output* outputs, const Rows& rows, const std::vecto
   }
 }
 
-std::vector<Value> ValueReader::alignments(const DeclaredResult& result, const Output* outputs,
-                                           const Rows& rows) const {
+std::vector<Value> ValueReader::transcripts(const DeclaredResult& result, const Output* outputs,
+                                            const Rows& rows) const {
   const Written written(outputs, static_cast<int64_t>(rows.size()), result.beam_size, LONGEST, result.width());
   std::vector<Value> values(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {

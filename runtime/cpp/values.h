@@ -1,4 +1,4 @@
-// The results of examples besides written text: numbers, for labels those that hold, for alignments their texts.
+// The results of examples besides written text: numbers, for labels those that hold, for CTC the texts.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,7 @@ struct Value {
   std::vector<int64_t> best;           // of labels: the most likely one of each row
   std::vector<int64_t> labels;         // of labels: those that hold, row after row
   std::vector<size_t> per_row;         // of labels: how many hold in each row
-  std::vector<Hypothesis> hypotheses;  // of an alignment, best first
+  std::vector<Hypothesis> hypotheses;  // of CTC, best first
 };
 
 // Reads the values of the results that depend on the written text, or of the others but that text, without padding.
@@ -62,7 +62,7 @@ class ValueReader {
 
  private:
   std::string text(const DeclaredResult& result, const Ids& tokens) const;
-  std::vector<Value> alignments(const DeclaredResult& result, const Output* outputs, const Rows& rows) const;
+  std::vector<Value> transcripts(const DeclaredResult& result, const Output* outputs, const Rows& rows) const;
 
   const Manifest& manifest_;
   const Tokenizer& tokenizer_;

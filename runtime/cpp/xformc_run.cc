@@ -257,7 +257,7 @@ std::string tokens_of(const xformc::Hypothesis& one, const char* between) {
   return joined(tokens, between);
 }
 
-std::string alignment_fields(const xformc::Result& result, const xformc::Value& value) {
+std::string transcript_fields(const xformc::Result& result, const xformc::Value& value) {
   std::vector<std::string> items;
   for (const xformc::Hypothesis& one : value.hypotheses) {
     items.push_back("{" + (result.has_tokenizer ? "\"text\": " + json_string(one.text) + ", " : "") + "\"tokens\": [" +
@@ -268,7 +268,7 @@ std::string alignment_fields(const xformc::Result& result, const xformc::Value& 
 
 // A result as JSON, which a result has in braces.
 std::string fields(const xformc::Result& result, const xformc::Value& value) {
-  if (result.kind == "alignment") return alignment_fields(result, value);
+  if (result.kind == "ctc") return transcript_fields(result, value);
   if (result.kind == "numbers") return "\"numbers\": " + json_array(value);
   if (result.kind == "vectors") {
     return (value.shape.size() == 1 ? "\"vector\": " : "\"vectors\": ") + json_array(value);
@@ -306,7 +306,7 @@ std::string labels_line(const xformc::Value& value) {
 }
 
 std::string line(const xformc::Result& result, const xformc::Value& value) {
-  if (result.kind == "alignment") {
+  if (result.kind == "ctc") {
     return result.has_tokenizer ? joined_words(value.hypotheses[0].text) : tokens_of(value.hypotheses[0], " ");
   }
   return result.kind == "labels" ? labels_line(value) : numbers_line(value, result.kind == "vectors");

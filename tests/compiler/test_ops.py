@@ -15,8 +15,8 @@ from xformc.compiler.graph.graph import Graph, Initial, Op
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import RuleError, mixes, to_onnx, to_step, to_torch, types
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.alignment import BlankPadding
 from xformc.compiler.ops.contract import Contract
+from xformc.compiler.ops.ctc import BlankPadding
 from xformc.compiler.ops.elementwise import Add, Dropout, Multiply, Scale
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.functions import FUNCTIONS, Unary

@@ -148,11 +148,11 @@ def test_closing_an_engine_closes_both_models(tmp_path: Path) -> None:
     [
         (SPEC, "tensorrt", "--target tensorrt has no way for quality, a result that depends on the written text"),
         (
-            SPEC.replace("guess: {numbers: guess}", "guess: {alignment: guess}").replace(
+            SPEC.replace("guess: {numbers: guess}", "guess: {ctc: guess}").replace(
                 "[mean, linear: numbers]", "[linear: vocabulary]"
             ),
             "cuda",
-            "--target cuda has no way for guess, the search of an alignment",
+            "--target cuda has no way for guess, the search of CTC",
         ),
         (
             SPEC + "decode: {stop_rule: best}\n",

@@ -16,7 +16,7 @@ from tests.conformance.engines import FOLDER, SOUND_FILES
 from xformc.errors import UserError
 from xformc.format.manifest import manifest_checksum
 from xformc.runtime import Alignment, Continuation, Hypothesis, Prediction, SearchResult, load
-from xformc.runtime.kinds.alignment import Transcript
+from xformc.runtime.kinds.ctc import Transcript
 
 FILE = Path(__file__).parent / "cases.json"
 

@@ -334,7 +334,7 @@ gains (float[batch, frames, 2] frames, bool[batch, frames] frames_mask, float[ba
 }
 """
 
-# As the transcripts of frames, which are also heard as an alignment.
+# As the transcripts of frames, which are also heard by CTC.
 DICTATION = (
     SPEECH.replace("speech (", "dictation (")
     .replace(
@@ -402,10 +402,10 @@ def main() -> None:
     words["energy"] = _result("numbers", "energy", positions="frames")
     inputs = {"frames": _ARRAYS["frames"], "words": _text()}
     _write("speech", _model(SPEECH, DEFAULTS), _declared("transcription", inputs, words, DEFAULTS))
-    heard = _result("alignment", *_texts("heard"), axes={"vocabulary": 80}, tokenizer="tokenizer.model")
+    heard = _result("ctc", *_texts("heard"), axes={"vocabulary": 80}, tokenizer="tokenizer.model")
     results = {**words, "heard": {**heard, "settings": {"beam_size": 1}}}
     _write("dictation", _model(DICTATION, DEFAULTS), _declared("transcription", inputs, results, DEFAULTS))
-    text = _result("alignment", *_texts("text"), axes={"vocabulary": 80}, tokenizer="tokenizer.model")
+    text = _result("ctc", *_texts("text"), axes={"vocabulary": 80}, tokenizer="tokenizer.model")
     results = {"text": {**text, "settings": {"beam_size": 2}}, "energy": _result("numbers", "energy", positions="wave")}
     _write("sounds", _model(SOUNDS), _declared("prediction", {"wave": _WAVE}, results))
     along = {"words": _text(longest=12), "kinds": {**_text(), "of": "words"}}

@@ -103,7 +103,7 @@ class Declared:
 def heads(draw: st.DrawFn, sequences: tuple[str, ...]) -> Head:
     """A result of the whole example, or of each position of one of these inputs."""
     of = draw(st.sampled_from([None, *sequences]))
-    kinds = ("labels", "numbers", "vectors", "alignment")
+    kinds = ("labels", "numbers", "vectors", "ctc")
     kind = draw(st.sampled_from(kinds if of else kinds[:-1]))
     if kind == "labels":
         several = draw(st.booleans())
@@ -145,7 +145,7 @@ def declared(draw: st.DrawFn, *, written: bool | None = None) -> Declared:
     for index, head in enumerate(drawn):
         name = f"head{index}"
         source = "vector" if head.of is None else f"{head.of}_seen"
-        if writes and head.of is None and head.kind != "alignment" and draw(st.booleans()):
+        if writes and head.of is None and head.kind != "ctc" and draw(st.booleans()):
             source = "read"
             model[source] = {"from": "decoder", "do": [draw(st.sampled_from(["mean", "max", "last"]))]}
         model[f"stage{index}"] = {"from": source, "do": list(head.steps)}
@@ -275,7 +275,7 @@ def _target(
         return np.pad(given[result.name][:, 1:], ((0, 0), (0, 1)))
     if result.kind == "vectors":
         return np.arange(len(real)) // 2
-    if result.kind == "alignment":
+    if result.kind == "ctc":
         return random.integers(1, width, (len(real), 1))
     if result.kind == "labels" and not result.settings["several"]:
         return np.where(real, random.integers(0, width, real.shape), IGNORE)

@@ -33,7 +33,7 @@ from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec, load_spec
 from xformc.format.targets import Target
 from xformc.runtime import Engine, load
-from xformc.runtime.kinds.alignment import Transcript
+from xformc.runtime.kinds.ctc import Transcript
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.rows import Row
 from xformc.runtime.translate import SEED, write_rows

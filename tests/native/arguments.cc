@@ -37,8 +37,8 @@ void check_nothing_given() {
   CHECK(xformc_engine_label_count(nullptr) == 0 && xformc_engine_label(nullptr, 0) == nullptr);
   CHECK(xformc_engine_given_input_count(nullptr) == 0 && !xformc_engine_given_input(nullptr, 0, &input));
   CHECK(xformc_engine_result_count(nullptr) == 0 && !xformc_engine_result(nullptr, 0, nullptr));
-  CHECK(xformc_engine_given_input_rate(nullptr, 0) == 0 && xformc_results_alignment_count(nullptr, 0, 0) == 0);
-  CHECK(!xformc_results_alignment(nullptr, 0, 0, 0, nullptr));
+  CHECK(xformc_engine_given_input_rate(nullptr, 0) == 0 && xformc_results_transcript_count(nullptr, 0, 0) == 0);
+  CHECK(!xformc_results_transcript(nullptr, 0, 0, 0, nullptr));
   CHECK(xformc_engine_result_label(nullptr, 0, 0) == nullptr && !xformc_results_value(nullptr, 0, 0, nullptr));
   xformc_search_options search;
   xformc_search_options_init(&search, sizeof search);
@@ -425,8 +425,8 @@ void check_results(const Engines& engines) {
   xformc_value value{};
   value.size = sizeof value;
   CHECK(!xformc_results_value(results, 0, 0, &value) && value.rank == 0);  // a text
-  CHECK(xformc_results_alignment_count(results, 0, 0) == 0 && xformc_results_alignment_count(results, 9, 9) == 0);
-  CHECK(!xformc_results_alignment(results, 0, 0, 0, &hypothesis));
+  CHECK(xformc_results_transcript_count(results, 0, 0) == 0 && xformc_results_transcript_count(results, 9, 9) == 0);
+  CHECK(!xformc_results_transcript(results, 0, 0, 0, &hypothesis));
   xformc_results_free(results);
   CHECK_STATUS(XFORMC_OK, xformc_predict(engines.tagging, texts.data(), 1, nullptr, &results, &error));
   CHECK(!xformc_results_value(results, 0, 1, &value) && !xformc_results_value(results, 1, 0, &value));

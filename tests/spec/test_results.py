@@ -171,12 +171,12 @@ WRONG = [
      "written text is named after its input, and there is no input of tokens 'image'"),
     (SPEC.replace("{numbers: tall}", "{text: tall}").replace("height_of", "image"), "image",
      "written text is named after its input, and there is no input of tokens 'image'"),
-    (SPEC.replace("{labels: tagged, several: true}", "{alignment: tagged, beam_size: 0}"), "0",
+    (SPEC.replace("{labels: tagged, several: true}", "{ctc: tagged, beam_size: 0}"), "0",
      "beam_size must be a positive whole number, found 0"),
-    (SPEC.replace("{labels: tagged, several: true}", "{alignment: tagged, beam_size: 2000}"), "tags",
+    (SPEC.replace("{labels: tagged, several: true}", "{ctc: tagged, beam_size: 2000}"), "tags",
      "beam_size must be at most 1,024, found 2,000"),
-    (SPEC.replace("  height_of: {numbers", "  image: {alignment"), "image",
-     "an alignment has tokens of its own, and 'image' is an input"),
+    (SPEC.replace("  height_of: {numbers", "  image: {ctc"), "image",
+     "a result of CTC has tokens of its own, and 'image' is an input"),
     (PLAIN.replace("results: {words: {labels: logits, each: token}}", "task: tagging"), "{",
      "this objective needs a spec with declared results, a single one: labels of each position of its only input"),
     (PLAIN.replace(", each: token", ""), "{", "masked tokens are labels of each token, not of each word"),
@@ -201,7 +201,7 @@ READING = SPEC.replace("  tagged:", "  ends: {from: words, do: [embedding: d_mod
 ALIGNED = """\
 sizes: {d_model: 8, vocabulary: 20}
 inputs: {frames: {vectors: d_model}, words: {tokens: vocabulary}}
-results: {words: {text: logits}, heard: {alignment: letters}}
+results: {words: {text: logits}, heard: {ctc: letters}}
 model:
   sound: {from: frames, do: [mean]}
   read: {from: words, do: [embedding: d_model]}
@@ -232,7 +232,7 @@ def test_a_result_may_depend_on_what_is_written(build: Build) -> None:
     ("text", "message", "hint"),
     [
         (READING.replace("STEP", "tanh"), "is a result of each position of 'words', which", "one result of the whole"),
-        (ALIGNED, "heard is an alignment that depends on 'words', which", "compute it from the other inputs"),
+        (ALIGNED, "heard is a result of CTC that depends on 'words', which", "compute it from the other inputs"),
     ],
 )
 def test_what_no_engine_computes_of_its_text_is_refused(build: Build, text: str, message: str, hint: str) -> None:

@@ -153,12 +153,12 @@ def _vectors(target: Target, values: Sequence[Any], column: Column, labels: Sequ
     ]
 
 
-def _alignment(target: Target, values: Sequence[Any], column: Column, labels: Sequence[str]) -> list[Measure]:
+def _ctc(target: Target, values: Sequence[Any], column: Column, labels: Sequence[str]) -> list[Measure]:
     """The error rate of tokens, of an engine without a tokenizer."""
     return token_measures([one.tokens for one in values], [tuple(map(int, row)) for row in _items(column)])
 
 
 Score = Callable[[Target, Sequence[Any], Column, Sequence[str]], list[Measure]]
 
-SCORES: dict[str, Score] = {"alignment": _alignment, "labels": _labels, "numbers": _numbers, "vectors": _vectors}
+SCORES: dict[str, Score] = {"ctc": _ctc, "labels": _labels, "numbers": _numbers, "vectors": _vectors}
 """The measures of each kind of result."""

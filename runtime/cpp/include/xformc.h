@@ -109,11 +109,11 @@ XFORMC_API int64_t xformc_engine_given_input_rate(const xformc_engine* engine, s
 typedef struct xformc_result {
   size_t size;
   const char* name;
-  const char* kind;      /* "text", "alignment", "labels", "numbers" or "vectors" */
+  const char* kind;      /* "text", "ctc", "labels", "numbers" or "vectors" */
   const char* positions; /* the input whose positions each have a result; NULL: the whole example has one */
   size_t label_count;    /* labels: the number of their names */
   bool several;          /* labels: any number of them may hold at once, otherwise one */
-  bool has_tokenizer;    /* alignments: their hypotheses have texts, otherwise tokens only */
+  bool has_tokenizer;    /* ctc: its hypotheses have texts, otherwise tokens only */
 } xformc_result;
 
 XFORMC_API size_t xformc_engine_result_count(const xformc_engine* engine);
@@ -272,17 +272,17 @@ XFORMC_API bool xformc_results_hypothesis(const xformc_results* results, size_t 
 XFORMC_API const float* xformc_results_token_scores(const xformc_results* results, size_t index, size_t rank);
 XFORMC_API bool xformc_results_prediction(const xformc_results* results, size_t index, xformc_prediction* prediction);
 /* The value of result `result` of xformc_engine_result for an example; false, and nothing is written, for text and
- * alignments, out of range, or for a size that the library does not know. */
+ * ctc, out of range, or for a size that the library does not know. */
 XFORMC_API bool xformc_results_value(const xformc_results* results, size_t index, size_t result, xformc_value* value);
 /* The same for a hypothesis of the text that the engine writes: of results that depend on it, otherwise false.
  * xformc_results_value gives those of the best hypothesis. */
 XFORMC_API bool xformc_results_text_value(const xformc_results* results, size_t index, size_t rank, size_t result,
                                           xformc_value* value);
-/* The number of hypotheses of result `result`, an alignment, and one of them, the best first. A text is empty if the
+/* The number of hypotheses of result `result`, of kind "ctc", and one of them, the best first. A text is empty if the
  * result has no tokenizer; false out of range. */
-XFORMC_API size_t xformc_results_alignment_count(const xformc_results* results, size_t index, size_t result);
-XFORMC_API bool xformc_results_alignment(const xformc_results* results, size_t index, size_t result, size_t rank,
-                                         xformc_hypothesis* hypothesis);
+XFORMC_API size_t xformc_results_transcript_count(const xformc_results* results, size_t index, size_t result);
+XFORMC_API bool xformc_results_transcript(const xformc_results* results, size_t index, size_t result, size_t rank,
+                                          xformc_hypothesis* hypothesis);
 /* The links of a hypothesis; false, and nothing is written, if none were asked for, out of range, or for a size that the
  * library does not know. */
 XFORMC_API bool xformc_results_links(const xformc_results* results, size_t index, size_t rank, xformc_links* links);

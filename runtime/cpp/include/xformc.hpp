@@ -173,11 +173,11 @@ struct Hypothesis {
 // A result that the engine gives for an example.
 struct Result {
   std::string name;
-  std::string kind;                 // "text", "alignment", "labels", "numbers" or "vectors"
+  std::string kind;                 // "text", "ctc", "labels", "numbers" or "vectors"
   std::string positions;            // the input whose positions each have a result; "": the whole example has one
   std::vector<std::string> labels;  // the names of labels, by id
   bool several;                     // labels: any number of them may hold at once, otherwise one
-  bool has_tokenizer = false;       // alignments: their hypotheses have texts, otherwise tokens only
+  bool has_tokenizer = false;       // ctc: its hypotheses have texts, otherwise tokens only
 };
 
 // The value of a result for one example.
@@ -187,7 +187,7 @@ struct Value {
   std::vector<int64_t> shape;       // [positions, ...] or [...]; of labels [positions or 1, Result::labels.size()]
   std::vector<std::string> labels;  // the most likely one of each row; of several at once those of the whole with a
                                     // probability of 0.5 or more, or for each position those, joined by commas
-  std::vector<Hypothesis> hypotheses = {};  // of an alignment, best first; texts are empty without a tokenizer
+  std::vector<Hypothesis> hypotheses = {};  // of CTC, best first; texts are empty without a tokenizer
 };
 
 // The labels and probabilities are those of the first result that is labels; without one they are empty.
@@ -403,10 +403,10 @@ inline std::vector<std::string> labels(const Result& result, const xformc_value&
   return found;
 }
 
-inline Value alignment(const Result& described, const xformc_results* results, size_t index, size_t result) {
+inline Value transcript(const Result& described, const xformc_results* results, size_t index, size_t result) {
   Value value{described.name, described.kind, {}, {}, {}, {}};
   xformc_hypothesis one;
-  for (size_t rank = 0; xformc_results_alignment(results, index, result, rank, &one); ++rank) {
+  for (size_t rank = 0; xformc_results_transcript(results, index, result, rank, &one); ++rank) {
     value.hypotheses.push_back(
         {{one.text.data, one.text.size}, one.score, {one.tokens, one.tokens + one.token_count}, {}});
   }
@@ -428,7 +428,7 @@ inline std::vector<Value> values(const std::vector<Result>& described, const xfo
   for (size_t i = 0; i < described.size(); ++i) {
     xformc_value one{};
     one.size = sizeof one;
-    if (described[i].kind == "alignment") found.push_back(alignment(described[i], results, index, i));
+    if (described[i].kind == "ctc") found.push_back(transcript(described[i], results, index, i));
     if (xformc_results_value(results, index, i, &one)) found.push_back(value(described[i], one));
   }
   return found;

@@ -47,7 +47,7 @@ def write_tokenizer(source: Source, folder: Path, family: str) -> tuple[tuple[st
 
 
 def _characters(path: Path, folder: Path) -> tuple[tuple[str, ...], Notes]:
-    """Write the vocabulary of an alignment as that of a CTC model."""
+    """Write the vocabulary of a result by CTC as that of a CTC model."""
     if path.suffix == ".json":
         return (), ("a tokenizer.json of tokens that positions write has no vocab.json: it is not written",)
     for name, content in (files := dictionary_of(path.read_bytes())).items():

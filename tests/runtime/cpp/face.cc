@@ -344,7 +344,7 @@ void check_sampling(const std::string& draw) {
 
 void check_sounds(const std::string& sounds, const std::string& path) {
   const xformc::Engine engine(sounds);
-  CHECK(engine.given_inputs()[0].rate == 8000 && engine.results()[0].kind == "alignment");
+  CHECK(engine.given_inputs()[0].rate == 8000 && engine.results()[0].kind == "ctc");
   CHECK(engine.results()[0].has_tokenizer && !engine.results()[1].has_tokenizer);
   const xformc::Prediction found = engine.predict(path);
   CHECK(found.results.size() == 2 && found.results[0].hypotheses.size() == 2 && found.results[0].numbers.empty());

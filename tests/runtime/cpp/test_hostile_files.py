@@ -89,7 +89,7 @@ def test_a_kind_of_result_that_is_not_known_is_refused_by_both(library: Path, tm
     results = json.loads((engine / "engine.json").read_text())["results"]
     rewrite(engine, results={**results, "total": {**results["total"], "kind": "smells"}})
     message = "this engine has a result of kind smells; this {} knows text, "
-    assert load(library, engine).startswith(f"{INVALID_ENGINE} {message.format('libxformc')}alignment, labels, numbers")
+    assert load(library, engine).startswith(f"{INVALID_ENGINE} {message.format('libxformc')}ctc, labels, numbers")
     with pytest.raises(UserError, match=message.format("runtime")) as caught:
         load_in_python(engine)
     assert caught.value.place == str(engine / "engine.json")

@@ -84,7 +84,7 @@ def test_files_that_do_not_fit_give_the_message_of_python(
     assert run(xformc_run, FOLDER / name, *given) == expected
 
 
-def test_alignments_without_a_tokenizer_are_tokens(xformc: CommandLine, xformc_run: Path, tmp_path: Path) -> None:
+def test_texts_of_ctc_without_a_tokenizer_are_tokens(xformc: CommandLine, xformc_run: Path, tmp_path: Path) -> None:
     engine = Path(shutil.copytree(FOLDER / "sounds", tmp_path / "engine"))
     fields = json.loads((engine / "engine.json").read_text())
     fields["results"]["text"]["tokenizer"] = None

@@ -21,7 +21,7 @@ SOUND = {"wave": Input("vectors", axes={"hop": 80}, rate=8000)}
 SPOKEN = """\
 sizes: {sample_rate: 8000, hop: 80, window: 200, bins: 1 + window / 2, mels: 8, d_model: 8, vocabulary: 6}
 inputs: {wave: {vectors: hop, rate: sample_rate}}
-results: {text: {alignment: logits}}
+results: {text: {ctc: logits}}
 model: {states: {from: wave, do: [log_mel, linear: d_model, tanh]}, logits: {from: states, do: [linear: vocabulary]}}
 train: {steps: 2, batch_tokens: 64, tokenizer: {kind: word}, schedule: {warmup_steps: 1, peak: 0.01}}
 """

@@ -1,5 +1,5 @@
 """Targets of results: how the data of each kind is read."""
 
-from xformc.trainer.data.targets import alignment, labels, numbers, vectors
+from xformc.trainer.data.targets import ctc, labels, numbers, vectors
 
-__all__ = ["alignment", "labels", "numbers", "vectors"]
+__all__ = ["ctc", "labels", "numbers", "vectors"]

@@ -1,4 +1,4 @@
-"""Alignments: texts of tokens that positions write, best first."""
+"""Texts of tokens that positions write (CTC), best first."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -46,10 +46,10 @@ class Transcript:
         return self.hypotheses[0].score
 
 
-class Alignment(ResultKind):
+class Ctc(ResultKind):
     """See `Transcript`."""
 
-    name = "alignment"
+    name = "ctc"
 
     def expected(self, result: Result, examples: int, positions: int | None) -> tuple[Expected, ...]:
         """See `ResultKind`."""
@@ -110,4 +110,4 @@ MAX_BEAM = 1024
 LONGEST = 1 << 20
 """The maximum length of a text that an engine may return."""
 
-register(Alignment())
+register(Ctc())

@@ -1,4 +1,4 @@
-"""Alignments: their loss, their decoding in ONNX against all alignments written out, and their errors."""
+"""CTC: its loss, its decoding in ONNX against all alignments written out, and its errors."""
 
 from itertools import product
 from pathlib import Path
@@ -12,13 +12,13 @@ from xformc.compiler.backends.onnx.emitter import Emitter, model
 from xformc.compiler.backends.onnx.initializers import Initializers, save_model
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import build_engine
-from xformc.compiler.certify.reference_alignment import decode
+from xformc.compiler.certify.reference_ctc import decode
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import OnnxEmitter
-from xformc.compiler.ops.alignment import CtcLoss
+from xformc.compiler.ops.ctc import CtcLoss
 from xformc.compiler.ops.masks import NEVER
-from xformc.compiler.results import alignment
+from xformc.compiler.results import ctc
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec import SpecError, load_spec
 from xformc.errors import UserError
@@ -51,7 +51,7 @@ def run(logits: np.ndarray, width: int, folder: Path) -> list[np.ndarray]:
     """The outputs of the kind for these logits, in ONNX Runtime."""
     emitter = Emitter(Initializers({}))
     type = Type("float32", (Axis("batch"), Axis("frames"), Axis("tokens", logits.shape[-1])))
-    outputs = KINDS["alignment"].emit(emitter, "x", type, {"beam_size": width})
+    outputs = KINDS["ctc"].emit(emitter, "x", type, {"beam_size": width})
     named = [(emitter.op("Identity", name, name=f"y{index}"), type) for index, (name, type) in enumerate(outputs)]
     built = model(emitter, "decode", [("x", type)], named)
     onnx.checker.check_model(built, full_check=True)  # pyright: ignore[reportUnknownMemberType]
@@ -151,7 +151,7 @@ def test_padding_changes_no_hypothesis(width: int, tmp_path: Path) -> None:
 SPEC = """\
 sizes: {d_model: 8, features: 3, vocabulary: 6, words: 7}
 inputs: {frames: {vectors: features}}
-results: {letters: {alignment: logits, beam_size: 3}, speaker: {labels: who}}
+results: {letters: {ctc: logits, beam_size: 3}, speaker: {labels: who}}
 model:
   states: {from: frames, do: [convolution: {width: 3, stride: 2, to: d_model}, tanh]}
   logits: {from: states, do: [linear: vocabulary]}
@@ -160,7 +160,7 @@ model:
 BESIDE_TEXT = """\
 sizes: {d_model: 8, features: 3, vocabulary: 9}
 inputs: {frames: {vectors: features}, text: {tokens: vocabulary}}
-results: {text: {text: logits}, letters: {alignment: heard}}
+results: {text: {text: logits}, letters: {ctc: heard}}
 model:
   states: {from: frames, do: [linear: d_model, tanh]}
   heard: {from: states, do: [linear: vocabulary]}
@@ -173,12 +173,10 @@ decode: {beam_size: 2}
 
 @pytest.mark.parametrize("target", ["portable", "cpu"])
 @pytest.mark.parametrize(("text", "stages"), [
-    (SPEC, ["forward", "results", "batch", "alignment"]),
+    (SPEC, ["forward", "results", "batch", "ctc"]),
     (BESIDE_TEXT, ["forward", "step", "scores", "greedy", "beam", "batch", "controls", "edits", "results"]),
 ])  # fmt: skip
-def test_engines_with_alignments_pass_their_certificates(
-    text: str, stages: list[str], target: str, tmp_path: Path
-) -> None:
+def test_engines_with_ctc_pass_their_certificates(text: str, stages: list[str], target: str, tmp_path: Path) -> None:
     (tmp_path / "model.yaml").write_text(text)
     spec = load_spec(tmp_path / "model.yaml")
     certificate = build_engine(spec, None, None, target, tmp_path / "engine")  # pyright: ignore[reportArgumentType]
@@ -186,19 +184,19 @@ def test_engines_with_alignments_pass_their_certificates(
 
 
 def test_a_wrong_search_fails_its_certificate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    right = alignment.emit_prefix_search
+    right = ctc.emit_prefix_search
 
     def worse_first(onnx: OnnxEmitter, logits: str, width: int) -> tuple[str, ...]:
         return tuple(onnx.op("Gather", name, [1, 0, 2], axis=1) for name in right(onnx, logits, width))
 
     (tmp_path / "model.yaml").write_text(SPEC)
-    monkeypatch.setattr(alignment, "emit_prefix_search", worse_first)
-    with pytest.raises(UserError, match="alignment"):
+    monkeypatch.setattr(ctc, "emit_prefix_search", worse_first)
+    with pytest.raises(UserError, match="ctc"):
         build_engine(load_spec(tmp_path / "model.yaml"), None, None, "portable", tmp_path / "engine")
 
 
-def test_alignments_need_logits_of_positions(tmp_path: Path) -> None:
-    (tmp_path / "model.yaml").write_text(SPEC.replace("alignment: logits", "alignment: who"))
-    message = "the stage of alignment must return float32\\[batch, frames, VOCABULARY\\]"
+def test_ctc_needs_logits_of_positions(tmp_path: Path) -> None:
+    (tmp_path / "model.yaml").write_text(SPEC.replace("ctc: logits", "ctc: who"))
+    message = "the stage of ctc must return float32\\[batch, frames, VOCABULARY\\]"
     with pytest.raises(SpecError, match=message):
         load_spec(tmp_path / "model.yaml").graph()

@@ -1,4 +1,4 @@
-"""A model of frames that transcribes them by alignment, from data to the text of its engine."""
+"""A model of frames that transcribes them by CTC, from data to the text of its engine."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.processor
 SPEC = """\
 sizes: {d_model: 24, features: 8, vocabulary: 12}
 inputs: {frames: {vectors: features}}
-results: {letters: {alignment: logits, beam_size: 4}}
+results: {letters: {ctc: logits, beam_size: 4}}
 model:
   states: {from: frames, do: [convolution: {width: 3, stride: 2, to: d_model}, relu, {linear: d_model}, relu]}
   logits: {from: states, do: [linear: vocabulary]}
@@ -63,7 +63,7 @@ def test_frames_are_transcribed(tmp_path: Path) -> None:
     assert (result.scores["letters_cer"].value or 0) < 0.03
     spec = load_spec(tmp_path / "run" / "spec.yaml")
     certificate = build_run(spec, tmp_path / "run", tmp_path / "engine", BuildOptions("cpu"))
-    assert [stage.name for stage in certificate.stages] == ["forward", "alignment"]
+    assert [stage.name for stage in certificate.stages] == ["forward", "ctc"]
     assert verify_engine(tmp_path / "engine").passed
     assert check_engine(tmp_path / "engine")[0].passed
     with load(tmp_path / "engine", threads=1) as engine:

@@ -1,4 +1,4 @@
-"""Alignment: the tokens that the positions of an example write, in their order (CTC; Graves et al. 2006)."""
+"""CTC: the tokens that the positions of an example write, in their order (Graves et al. 2006)."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Op, Value
 from xformc.compiler.graph.rules import OnnxEmitter
-from xformc.compiler.ops.alignment import BlankPadding, CtcLoss
+from xformc.compiler.ops.ctc import BlankPadding, CtcLoss
 from xformc.compiler.results.best_path import emit_best_path
 from xformc.compiler.results.kind import Allowed, Declared, Kind, Outputs, any_positions, register
 from xformc.compiler.results.prefix_search import emit_prefix_search
@@ -18,13 +18,13 @@ from xformc.format.results import Setting
 MAX_BEAM = 1024
 
 
-class Alignment(Kind):
+class Ctc(Kind):
     """Logits of the token that each position writes; token 0 is the blank, which writes nothing.
 
     The engine returns the best path's tokens or, with a `beam_size` above 1, those of a prefix beam search.
     """
 
-    name = "alignment"
+    name = "ctc"
     settings: ClassVar[Allowed] = {"beam_size": 1}
     outputs = ("tokens", "lengths", "scores")
     decoded = True
@@ -33,7 +33,7 @@ class Alignment(Kind):
     def refused(self, name: str, inputs: Collection[str], settings: Mapping[str, Setting]) -> str | None:
         """See `Kind`."""
         if name in inputs:
-            return f"an alignment has tokens of its own, and '{name}' is an input"
+            return f"a result of CTC has tokens of its own, and '{name}' is an input"
         width = int(settings["beam_size"])
         return f"beam_size must be at most {MAX_BEAM:,}, found {width:,}" if width > MAX_BEAM else None
 
@@ -75,7 +75,7 @@ class Alignment(Kind):
 
     def expected(self, value: NDArray[Any], settings: Mapping[str, Setting]) -> tuple[NDArray[np.float32], ...]:
         """See `Kind`."""
-        raise AssertionError("alignments are compared with a reference search")
+        raise AssertionError("texts of CTC are compared with a reference search")
 
 
-register(Alignment())
+register(Ctc())

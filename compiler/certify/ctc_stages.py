@@ -1,4 +1,4 @@
-"""Compares the hypotheses of alignments with those of a reference search, alone and in a batch."""
+"""Compares the hypotheses of results by CTC with those of a reference search, alone and in a batch."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.certify.probes import Probes
-from xformc.compiler.certify.reference_alignment import IMPOSSIBLE, Decoded, decode
+from xformc.compiler.certify.reference_ctc import IMPOSSIBLE, Decoded, decode
 from xformc.compiler.certify.subject import Feeds, Subject
 from xformc.compiler.program import Program
 from xformc.compiler.results.kind import Declared
@@ -21,14 +21,14 @@ Outputs = Sequence[NDArray[Any]]
 """The tokens, lengths and scores of a batch."""
 
 
-def alignments(program: Program) -> list[tuple[int, Declared]]:
-    """The results that are alignments, with their places among all results."""
-    return [(place, item) for place, item in enumerate(program.spec.results) if item.kind == "alignment"]
+def by_ctc(program: Program) -> list[tuple[int, Declared]]:
+    """The results by CTC, with their places among all results."""
+    return [(place, item) for place, item in enumerate(program.spec.results) if item.kind == "ctc"]
 
 
-def alignment_stages(subject: Subject, probes: Probes) -> Iterator[Stage]:
-    """Compare each alignment of the engine with the reference search for the values of the training form."""
-    for place, declared in alignments(subject.program):
+def ctc_stages(subject: Subject, probes: Probes) -> Iterator[Stage]:
+    """Compare each of them in the engine with the reference search for the values of the training form."""
+    for place, declared in by_ctc(subject.program):
         expected = reference(subject.results(probes.feeds)[place], declared)
         outputs = engine_outputs(subject, probes.feeds, declared)
         alone = (engine_outputs(subject, stack(subject.program.inputs, [row]), declared) for row in probes.rows)
@@ -38,7 +38,7 @@ def alignment_stages(subject: Subject, probes: Probes) -> Iterator[Stage]:
         decided = sum(item.margin >= BOUND for item in expected)
         width = declared.settings["beam_size"]
         what = f"{declared.name}: tokens and scores of the reference search, width {width}, alone and in a batch"
-        yield Stage("alignment", what, worst, BOUND, f"({len(expected)} searches, {decided} beyond rounding)")
+        yield Stage("ctc", what, worst, BOUND, f"({len(expected)} searches, {decided} beyond rounding)")
 
 
 def reference(value: NDArray[Any], declared: Declared) -> list[Decoded]:
@@ -47,7 +47,7 @@ def reference(value: NDArray[Any], declared: Declared) -> list[Decoded]:
 
 
 def engine_outputs(subject: Subject, feeds: Feeds, declared: Declared) -> list[NDArray[Any]]:
-    """The outputs of the engine for an alignment."""
+    """The outputs of the engine for one of them."""
     found = subject.outputs(feeds)
     return [found[name] for name in subject.program.results[declared.name].outputs]
 
@@ -69,8 +69,8 @@ def apart(outputs: Outputs, expected: Sequence[Decoded]) -> float:
 
 
 def best_scores(values: Sequence[NDArray[Any]], program: Program) -> list[NDArray[Any]]:
-    """The score of the best hypothesis of each example, by the reference search, for each alignment."""
+    """The score of the best hypothesis of each example, by the reference search, for each result by CTC."""
     return [
         np.array([decoded.hypotheses[0][1] for decoded in reference(values[place], declared)], np.float32)
-        for place, declared in alignments(program)
+        for place, declared in by_ctc(program)
     ]

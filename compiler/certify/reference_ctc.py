@@ -1,4 +1,4 @@
-"""Plain, slow implementations of the decoding of alignments (docs/search.md), in float64 and for one example."""
+"""Plain, slow implementations of the decoding of CTC (docs/search.md), in float64 and for one example."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.compiler.ops.alignment import BLANK
+from xformc.compiler.ops.ctc import BLANK
 
 Prefix = tuple[int, ...]
 Scores = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""Alignments: texts, or arrays of token ids that are padded with 0."""
+"""CTC: texts, or arrays of token ids that are padded with 0."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from xformc.trainer.data.columns import Column, Counts, pack
 from xformc.trainer.data.targets.target import Cells, Names, Target, TargetKind, register
 
 
-class Alignment(TargetKind):
+class Ctc(TargetKind):
     """The tokenizer turns texts into ids; `column` reads arrays of ids [rows, longest]."""
 
-    name = "alignment"
+    name = "ctc"
     ignore = PAD
 
     def column(self, target: Target, cells: Cells, labels: Names, lengths: Counts) -> Column:
@@ -27,4 +27,4 @@ class Alignment(TargetKind):
         return pack([row[real].tolist() for row, real in zip(array, written, strict=True)])
 
 
-register(Alignment())
+register(Ctc())
