@@ -380,15 +380,18 @@ def _needing(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def forward_model(
-    graph: Graph, weights: Initializers, *, target: Target, show: Sequence[Value] = ()
+    graph: Graph, weights: Initializers, *, target: Target, show: Sequence[Value] = (), names: Sequence[str] = ()
 ) -> onnx.ModelProto:
-    """A graph as a model, with its own inputs and outputs, and the values of `show` as further outputs."""
+    """A graph as a model, with its own inputs and outputs, and the values of `show` as further outputs.
+
+    `names` are those of the outputs, by default output.0 and so on.
+    """
     emitter = Emitter(weights, target=target)
     emitter.graph(graph, {value.name: value.name for value in graph.inputs})
     shown = [*graph.outputs, *show]
     outputs = [
-        (emitter.op("Identity", emitter.name_of(value), name=f"output.{index}"), value.type)
-        for index, value in enumerate(shown)
+        (emitter.op("Identity", emitter.name_of(value), name=name), value.type)
+        for value, name in zip(shown, names or [f"output.{index}" for index in range(len(shown))], strict=True)
     ]
     return model(emitter, "forward", [(value.name, value.type) for value in graph.inputs], outputs)
 

@@ -15,12 +15,13 @@ from xformc.runtime.sampling import resolve_sample_options
 from xformc.terminal import progress_console
 
 KIND_HELP = """triton: models for Triton Inference Server. hf: a folder that Hugging Face's transformers loads.
-ct2: a model of CTranslate2."""
-SOURCE_HELP = "An engine; for hf and ct2 also a run or one of its checkpoints."
+ct2: a model of CTranslate2. safetensors: the weights. onnx: the forward pass, without a search."""
+SOURCE_HELP = "An engine; for all but triton also a run or one of its checkpoints."
 OUTPUT_HELP = "The new folder; for triton the model repository to write into."
 FAMILY_HELP = "hf: the family, such as llama.  [default: that of an imported run, or the one that fits]"
 MAP_HELP = "hf: the table of a family of your own."
-PRECISION_HELP = "hf, ct2: number format of the weights; int8 and int16 for ct2 only.  [default: float32]"
+PRECISION_HELP = """hf, ct2, safetensors: number format of the weights; int8 and int16 for ct2 only.
+[default: float32]"""
 REPLAY_HELP = "hf: load the folder with transformers, and refuse if the logits differ."
 LICENCE_HELP = "hf: the identifier of the licence, for the model card: apache-2.0."
 NAME_HELP = "triton: the name of the model.  [default: the engine's]"
@@ -31,12 +32,12 @@ LONGEST_HELP = """triton, for targets cuda and tensorrt: the longest source in t
 capacity.  [default: 256]"""
 RUNTIME_HELP = "triton: run the engine with xformc's runtime in Triton's Python backend."
 
-Kind = Literal["triton", "hf", "ct2"]
+Kind = Literal["triton", "hf", "ct2", "safetensors", "onnx"]
 Format = Literal["float32", "float16", "bfloat16", "int8", "int16"]
 
 
 def export(
-    kind: Annotated[Kind, Argument(help=KIND_HELP, metavar="triton|hf|ct2")],
+    kind: Annotated[Kind, Argument(help=KIND_HELP, metavar="triton|hf|ct2|safetensors|onnx")],
     source: Annotated[Path, Argument(help=SOURCE_HELP, metavar="ENGINE|RUN")],
     *,
     output: Annotated[Path, Option(*OUT, help=OUTPUT_HELP, metavar="DIR")],
@@ -52,13 +53,14 @@ def export(
     longest: Annotated[int | None, Option(help=LONGEST_HELP, min=1, metavar="N")] = None,
     runtime: Annotated[bool, Option("--runtime", help=RUNTIME_HELP)] = False,
 ) -> None:
-    """Export an engine for Triton Inference Server, or a model for transformers or CTranslate2.
+    """Export an engine for Triton Inference Server, or a model for other libraries.
 
     \b
     xformc export triton demo/engine -o models
     xformc export triton demo/engine -o models --option beam_size=8 --option n_best=3
     xformc export hf runs/gpt2 -o models/gpt2 --replay
     xformc export ct2 runs/wmt -o models/wmt --precision int8
+    xformc export onnx runs/wmt -o models/forward
 
     triton writes two models: NAME takes and returns token ids (or arrays, for labels), and NAME_text, if the engine has
     tokenizers, takes and returns text. Clients send `source`, `prompt` and `seed`, or the inputs of the spec. Options
@@ -69,6 +71,9 @@ def export(
     family cannot say is an error, all of it at once.
 
     ct2 writes Transformers for translation and language models, and needs the package ctranslate2.
+
+    safetensors writes the weights by the spec's names, and onnx the forward pass in ONNX's own operators, for searches
+    of one's own; both with the spec and the tokenizers. An engine has the search inside, and is ONNX already.
     """
     given = {
         "hf": {"family": family, "map": table, "replay": compare, "licence": licence},
@@ -82,7 +87,7 @@ def export(
         },
     }
     foreign = [f"--{key}" for of, options in given.items() if of != kind for key, value in options.items() if value]
-    if precision and kind == "triton":
+    if precision and kind in ("triton", "onnx"):
         foreign.append("--precision")
     if foreign:
         raise UserError(f"{', '.join(foreign)}: not an option of {kind}", hint="xformc export --help")
@@ -92,8 +97,14 @@ def export(
     if kind == "ct2":
         _ct2(source, output, precision)
         return
+    if kind == "onnx":
+        _onnx(source, output)
+        return
     if precision in ("int8", "int16"):
-        raise UserError(f"--precision {precision}: hf stores float32, float16 or bfloat16")
+        raise UserError(f"--precision {precision}: {kind} stores float32, float16 or bfloat16")
+    if kind == "safetensors":
+        _safetensors(source, output, precision or "float32")
+        return
     from xformc.exports.hugging_face import export_hugging_face
 
     with progress_console().status("exporting"):
@@ -111,6 +122,20 @@ def export(
         print(f"  {line}")
     if done.replay is not None:
         print(f"  {done.replay.line()}")
+
+
+def _safetensors(source: Path, output: Path, precision: Literal["float32", "float16", "bfloat16"]) -> None:
+    from xformc.exports.plain import export_safetensors
+
+    count = export_safetensors(source, output, precision)
+    print(f"{output}: {count:,} parameters by the names of the spec")
+
+
+def _onnx(source: Path, output: Path) -> None:
+    from xformc.exports.plain import export_onnx
+
+    given, names = export_onnx(source, output)
+    print(f"{output}: a model from {', '.join(given)} to {', '.join(names)}")
 
 
 def _ct2(
