@@ -55,6 +55,13 @@ def test_the_weights_have_the_names_of_the_spec(xformc: CommandLine, run: Path, 
         assert torch.equal(found[name], torch.as_tensor(array).to(getattr(torch, precision)))
 
 
+def test_the_names_of_labels_come_along(xformc: CommandLine, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", small_text("text_classifier"))
+    (run / "labels.txt").write_text("bad\ngood\n")
+    done(xformc, "export", "onnx", run, "-o", tmp_path / "out")
+    assert (tmp_path / "out" / "labels.txt").read_text() == "bad\ngood\n"
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -14,6 +14,7 @@ from xformc.exports.source import Source, read_source
 from xformc.files import atomic_directory
 from xformc.format.names import MODEL, SPEC
 from xformc.trainer.checkpoint import writing
+from xformc.trainer.data.label_names import save_labels
 from xformc.trainer.run import check_free
 from xformc.trainer.tensors import write_tensors
 
@@ -61,3 +62,4 @@ def _copy(source: Source, folder: Path) -> None:
     (folder / SPEC).write_text(source.spec.resolved_yaml(), encoding="utf-8")
     for file in source.tokenizers.values():
         shutil.copy(file, folder / file.name)
+    save_labels(source.labels, folder)
