@@ -125,7 +125,7 @@ def test_everything_that_a_family_cannot_say_is_named(xformc: CommandLine, tmp_p
         (("hf", "."), "is neither a run nor an engine: it has no spec"),
         (("hf", ".", "--option", "beam_size=4", "--runtime"), "--option, --runtime: not an option of hf"),
         (("triton", ".", "--family", "llama"), "--family: not an option of triton"),
-        (("onnx", "."), "'onnx' is not one of 'triton', 'hf', 'ct2'"),
+        (("coreml", "."), "'coreml' is not one of 'triton', 'hf', 'ct2', 'safetensors', 'onnx'"),
     ],
 )
 def test_a_wrong_export_is_a_mistake(
