@@ -73,14 +73,14 @@ test: setup  ## pytest
 	$(PYTEST)
 
 # Training and kernels choose by the processor; these two say what, and the choice of this one is in `test`: without
-# AVX-512 that is AVX2, and only trainings are left. Only the files with the mark are read.
+# VNNI that is AVX2, and only trainings are left. Only the files with the mark are read.
 MATRIX = $(PYTEST) -m processor $$(grep -rl --include='*.py' 'mark\.processor' $(1))
 test-matrix: setup  ## the tests that depend on the processor, as if on others: their precisions and instructions
 	XFORMC_KERNELS_ISA=portable $(call MATRIX,tests/compiler tests/test_specs.py)
 	@grep -qw avx2 /proc/cpuinfo || echo "WARNING: no AVX2 here: the kernels for it are NOT TESTED in this run" >&2
 	XFORMC_TRAIN_PRECISION=$$(grep -qw amx_bf16 /proc/cpuinfo && echo float32 || echo bfloat16) \
 		XFORMC_KERNELS_ISA=$$(grep -owm1 avx2 /proc/cpuinfo) \
-		$(call MATRIX,$$(grep -qw avx512_vnni /proc/cpuinfo && echo tests || echo tests/trainer))
+		$(call MATRIX,$$(grep -qwE "avx512_vnni|avx_vnni" /proc/cpuinfo && echo tests || echo tests/trainer))
 
 # libxformc with AddressSanitizer and UndefinedBehaviorSanitizer, which end the process at the first mistake that they see,
 # and then with ThreadSanitizer. Python loads them before all else; its own memory and ONNX Runtime's, which is kept until

@@ -14,11 +14,10 @@ import argparse
 import json
 from pathlib import Path
 
-from benchmarks.distill import find, once, recipe, run, settings, train
+from benchmarks.distill import PEAK, SPEC, find, once, recipe, run, settings, train
 from xformc.format.names import TOKENIZER
 from xformc.runtime.lines import read_text_file
 
-SPEC = Path(__file__).parent.parent / "specs" / "multi30k.yaml"
 GENTLE = 0.001
 """The highest rate of what is trained further."""
 
@@ -59,8 +58,8 @@ def main() -> None:
         print(f"{name:12} {scores[0]:8.2f} {scores[1]:8.2f}")
 
 
-def spec(steps: int, changes: list[str], *peak: float) -> list[str]:
-    return [str(SPEC), *settings([*recipe(steps, *peak), *changes])]
+def spec(steps: int, changes: list[str], peak: float = PEAK) -> list[str]:
+    return [str(SPEC), *settings([*recipe(steps, peak), *changes])]
 
 
 def in_files(folder: Path, out: Path, languages: str) -> Path:

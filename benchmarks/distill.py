@@ -18,6 +18,7 @@ from pathlib import Path
 
 SPEC = Path(__file__).parent.parent / "specs" / "multi30k.yaml"
 TEST = "test_2016_flickr"
+PEAK = 0.002
 SMALL = ["sizes.layers=1", "sizes.d_model=64", "sizes.d_ff=256", "sizes.heads=2"]
 
 
@@ -53,7 +54,7 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def recipe(steps: int, peak: float = 0.002) -> list[str]:
+def recipe(steps: int, peak: float = PEAK) -> list[str]:
     """Settings of a training of so many steps, of which a quarter warms up; weights are averaged over about a tenth."""
     schedule = f"train.schedule={{kind: cosine, peak: {peak}, warmup_steps: {steps // 4}}}"
     return [f"train.steps={steps}", "train.minutes=null", schedule, f"train.ema={1 - 10 / steps:.4f}"]

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.certify.causal import first_dependent
-from xformc.compiler.certify.difference import apart, difference, largest
+from xformc.compiler.certify.difference import difference, largest
 from xformc.compiler.certify.locate import first_different_forward, first_different_step, unstack
 from xformc.compiler.certify.probes import Probes
 from xformc.compiler.certify.seen import seen_weights
@@ -99,12 +99,15 @@ def scores_stages(subject: Subject, probes: Probes, progress: Callable[[str], No
     expected[:, : len(subject.program.prefix)] = 0
     (found,) = session.run(probes.feeds)
     real = probes.real[:, 1:]
-    value = apart(found[real], expected[real], float(largest(logits)[real].max(initial=0)))
+    size = float(largest(logits)[real].max(initial=1.0))
+    value = _on_real(found[..., None], expected[..., None], real, size)
     yield Stage("scores", "scores of the tokens of given texts, and of the training form", value, BOUND)
 
 
-def _on_real(found: NDArray[np.float32], expected: NDArray[np.float32], real: NDArray[np.bool_]) -> float:
-    return difference(found[real], expected[real]) if found.shape == expected.shape else float("inf")
+def _on_real(
+    found: NDArray[np.float32], expected: NDArray[np.float32], real: NDArray[np.bool_], least: float = 1.0
+) -> float:
+    return difference(found[real], expected[real], least) if found.shape == expected.shape else float("inf")
 
 
 def _blame(value: float, locate: Callable[[], Node | None]) -> str:

@@ -27,17 +27,15 @@ bool has_f16c() {
   return has;
 }
 
-bool has_avxvnni() {
 #if defined(XFORMC_AVXVNNI)
+bool has_avxvnni() {
   static const bool has = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 4)) != 0;
   }();
   return has;
-#else
-  return false;
-#endif
 }
+#endif
 
 }  // namespace
 #endif

@@ -90,7 +90,8 @@ extern const Routines DOTPROD;
 #endif
 
 // Returns the fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA selects others: portable,
-// on x86 avx2 or avxvnni, on ARM neon or dotprod. Throws if the variable has another value or this machine lacks the instructions.
+// on x86 avx2 or avxvnni, on ARM neon or dotprod. Throws if the variable has another value or this machine lacks the
+// instructions.
 const Routines& routines();
 
 }  // namespace xformc

@@ -14,6 +14,7 @@ from tests.exports.test_hugging_face import done, write_run
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import load_weights
+from xformc.trainer.tensors import write_tensors
 
 SOURCE, TARGET = np.array([[7, 8, 9, 3], [5, 3, 0, 0]]), np.array([[2, 6, 5], [2, 9, 0]])
 
@@ -53,6 +54,16 @@ def test_the_weights_have_the_names_of_the_spec(xformc: CommandLine, run: Path, 
     assert found.keys() == arrays.keys()
     for name, array in arrays.items():
         assert torch.equal(found[name], torch.as_tensor(array).to(getattr(torch, precision)))
+
+
+def test_weights_too_large_for_the_precision_are_one_error(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
+    arrays = load_weights(run, load_spec(run / "spec.yaml").graph())
+    name = next(iter(arrays))
+    tensors = {path: torch.as_tensor(array) + (1e9 if path == name else 0) for path, array in arrays.items()}
+    write_tensors(run / "weights.safetensors", tensors, {})
+    out = tmp_path / "out"
+    said = mistake(xformc("export", "safetensors", run, "-o", out, "--precision", "float16"))
+    assert said.startswith(f"too large for float16: {name}") and not out.exists()
 
 
 def test_the_names_of_labels_come_along(xformc: CommandLine, tmp_path: Path) -> None:

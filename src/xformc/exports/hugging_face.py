@@ -5,9 +5,6 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-import torch
 
 from xformc.compiler.spec import Spec, load_spec
 from xformc.compiler.spec.tree import Plain, Scalar, write_yaml
@@ -16,7 +13,7 @@ from xformc.exports.card import CARD, Card, checked_licence
 from xformc.exports.compare import differences
 from xformc.exports.solve import solve
 from xformc.exports.source import Source, read_source
-from xformc.exports.tensors import foreign_tensors
+from xformc.exports.tensors import Format, foreign_tensors, rounded
 from xformc.exports.tokenizers import SETTINGS, write_tokenizer
 from xformc.files import atomic_directory
 from xformc.format.names import SPEC
@@ -32,10 +29,6 @@ from xformc.imports.weights import label_order
 from xformc.trainer.checkpoint import writing
 from xformc.trainer.run import check_free
 from xformc.trainer.tensors import write_tensors
-
-Format = Literal["float32", "float16", "bfloat16"]
-FORMATS: Mapping[Format, torch.dtype] = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-
 
 BESIDE = (PREFIX, IMAGES, SOUND, CTC)
 """The beginnings of keys that stand in other files than config.json."""
@@ -87,10 +80,7 @@ def export_hugging_face(
     source = read_source(path)
     match = find_match(source, family, table)
     tensors = foreign_tensors(match.family, match.config, source.spec.graph(), source.arrays)
-    stored = {name: torch.as_tensor(array).to(FORMATS[precision]) for name, array in tensors.items()}
-    broken = [name for name, tensor in stored.items() if not tensor.isfinite().all()]
-    if broken:
-        raise UserError(f"too large for {precision}: {', '.join(broken[:8])}", hint="export in float32 or bfloat16")
+    stored = rounded(tensors, precision)
     with writing(out), atomic_directory(out, replace=False) as part:
         config, generation = _configs(match, source, precision)
         _write_json(part / CONFIG, config)

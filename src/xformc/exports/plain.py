@@ -3,14 +3,12 @@
 import shutil
 from pathlib import Path
 
-import torch
-
 from xformc.compiler.backends.onnx.initializers import Initializers, save_models
 from xformc.compiler.backends.onnx.models import forward_model
 from xformc.compiler.pipeline import SEARCH, begin, run_passes
 from xformc.compiler.results.kind import Declared
-from xformc.exports.hugging_face import FORMATS, Format
 from xformc.exports.source import Source, read_source
+from xformc.exports.tensors import Format, rounded
 from xformc.files import atomic_directory
 from xformc.format.names import MODEL, SPEC
 from xformc.trainer.checkpoint import writing
@@ -24,11 +22,12 @@ WEIGHTS = "model.safetensors"
 def export_safetensors(path: Path, out: Path, precision: Format) -> int:
     """Write model.safetensors, whose names are the paths of the spec, with the spec and the tokenizers.
 
-    Return the number of parameters. Raises: UserError if `path` is no run, checkpoint or engine.
+    Return the number of parameters. Raises: UserError if `path` is no run, checkpoint or engine, or if weights
+    are too large for the precision.
     """
     check_free(out)
     source = read_source(path)
-    stored = {name: torch.as_tensor(array).to(FORMATS[precision]) for name, array in source.arrays.items()}
+    stored = rounded(source.arrays, precision)
     with writing(out), atomic_directory(out, replace=False) as part:
         write_tensors(part / WEIGHTS, stored, {"format": "pt"})
         _copy(source, part)

@@ -1,9 +1,11 @@
-"""Makes the tensors of a family from the parameters of a spec: the rows of its table, backwards."""
+"""Makes the tensors of a family from the parameters of a spec, the rows of its table backwards, and rounds them."""
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Literal
 
 import numpy as np
+import torch
 
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.linear import Linear
@@ -12,6 +14,18 @@ from xformc.exports.source import Array
 from xformc.imports.config import Config
 from xformc.imports.family import Family
 from xformc.imports.weights import Row, family_row, lengths_of
+
+Format = Literal["float32", "float16", "bfloat16"]
+FORMATS: Mapping[Format, torch.dtype] = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+def rounded(arrays: Mapping[str, Array], precision: Format) -> dict[str, torch.Tensor]:
+    """The arrays in a number format. Raises: UserError that names those with numbers too large for it."""
+    stored = {name: torch.as_tensor(array).to(FORMATS[precision]) for name, array in arrays.items()}
+    broken = [name for name, tensor in stored.items() if not tensor.isfinite().all()]
+    if broken:
+        raise UserError(f"too large for {precision}: {', '.join(broken[:8])}", hint="export in float32 or bfloat16")
+    return stored
 
 
 def foreign_tensors(family: Family, config: Config, graph: Graph, arrays: Mapping[str, Array]) -> dict[str, Array]:
