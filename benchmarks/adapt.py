@@ -16,7 +16,7 @@ from pathlib import Path
 
 from benchmarks.distill import PEAK, SPEC, find, once, recipe, run, settings, train
 from xformc.format.names import TOKENIZER
-from xformc.runtime.lines import read_text_file
+from xformc.runtime.text.lines import read_text_file
 
 GENTLE = 0.001
 """The highest rate of what is trained further."""

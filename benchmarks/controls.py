@@ -28,13 +28,13 @@ from xformc.format.manifest import Manifest, SearchOptions
 from xformc.format.names import MODEL
 from xformc.format.reader import read_manifest
 from xformc.format.search_options import CONTROLS, SHAPES
-from xformc.runtime.automaton import Automaton, matching_of
-from xformc.runtime.lines import read_text_file
+from xformc.runtime.constraints.automaton import Automaton, matching_of
 from xformc.runtime.options import arrays
 from xformc.runtime.rows import pad
-from xformc.runtime.search import search
+from xformc.runtime.searching.search import search
 from xformc.runtime.session import Session
-from xformc.runtime.tokenizer import load_tokenizer
+from xformc.runtime.text.lines import read_text_file
+from xformc.runtime.text.tokenizer import load_tokenizer
 from xformc.runtime.whole import whole_session
 
 OPTIONAL = {"Candidates": 3, "ProjectCandidates": 6, "ScreenCandidates": 8, "Advance": 15}

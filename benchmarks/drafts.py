@@ -30,13 +30,13 @@ from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.spec import load_spec
 from xformc.format.inputs import Input
 from xformc.format.manifest import SampleOptions
-from xformc.runtime.draft import EngineDrafter, LookupDrafter
 from xformc.runtime.engine import load
-from xformc.runtime.generate import Prompt
-from xformc.runtime.lines import read_text_file
+from xformc.runtime.generation.draft import EngineDrafter, LookupDrafter
+from xformc.runtime.generation.generate import Prompt
+from xformc.runtime.generation.token_calls import Drafter, TokenCalls
 from xformc.runtime.session import Session
 from xformc.runtime.sessions import open_session
-from xformc.runtime.token_calls import Drafter, TokenCalls
+from xformc.runtime.text.lines import read_text_file
 
 SPECS = {
     "large": "extends: gpt\nsizes: {dropout: 0.0}\n",

@@ -23,8 +23,8 @@ from xformc.format.manifest import SearchOptions
 from xformc.format.tokens import BEGIN, END, PAD
 from xformc.runtime import Engine
 from xformc.runtime.rows import pad
-from xformc.runtime.search import length_limit
-from xformc.runtime.texts import Limit, encode_line
+from xformc.runtime.searching.search import length_limit
+from xformc.runtime.text.texts import Limit, encode_line
 
 LONGEST = 1024
 """Maximum tokens of a source; longer ones are cut."""

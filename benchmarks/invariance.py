@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from xformc.runtime import Continuation, Engine, Hypothesis, load
-from xformc.runtime.lines import read_text_file
+from xformc.runtime.text.lines import read_text_file
 
 ALONE = 1
 BATCH_TOKENS = (2048, 16_384, 131_072)

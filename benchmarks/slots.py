@@ -16,7 +16,7 @@ from itertools import product
 from pathlib import Path
 
 from xformc.runtime import Engine, TranslationServer, load
-from xformc.runtime.lines import read_text_file
+from xformc.runtime.text.lines import read_text_file
 
 Way = Callable[[Sequence[str]], None]
 

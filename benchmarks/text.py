@@ -31,7 +31,7 @@ from xformc.compiler import compile_spec
 from xformc.compiler.spec import Spec, load_spec
 from xformc.compiler.weight_files import load_weights
 from xformc.runtime import Engine, SearchArguments, load
-from xformc.runtime.lines import read_text_file
+from xformc.runtime.text.lines import read_text_file
 from xformc.trainer.scores.metrics import make_bleu, translation_measures
 
 TRIED_LINES = 100

@@ -59,7 +59,7 @@ from xformc.format.targets import TRAITS, Target
 from xformc.format.tasks import NAMED
 from xformc.format.tokens import SPECIAL
 from xformc.runtime.library import library_for
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 
 Labels = Sequence[str] | Mapping[str, Sequence[str]]
 """Label names by id: of all results, or of each by its name."""

@@ -14,7 +14,7 @@ from xformc.runtime.methods.serving import Serving
 from xformc.runtime.methods.transcribing import Transcribing
 from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import Batching
-from xformc.runtime.tokenizer import load_tokenizer
+from xformc.runtime.text.tokenizer import load_tokenizer
 
 
 class Engine(Scoring, Transcribing, Serving, Predicting):

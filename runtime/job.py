@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from xformc.errors import UserError
 from xformc.runtime.session import Session
 from xformc.runtime.stream import Batching, Work, run_stream
-from xformc.runtime.texts import TooLongError
+from xformc.runtime.text.texts import TooLongError
 
 Item = TypeVar("Item")
 Other = TypeVar("Other")

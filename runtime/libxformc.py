@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.tasks import RESULTS, SAMPLED, WRITING
-from xformc.runtime.alignment import Alignment
-from xformc.runtime.generate import Continuation
+from xformc.runtime.generation.generate import Continuation
 from xformc.runtime.kinds.ctc import Labelling, Transcript
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.library import find_library
 from xformc.runtime.onnx_runtime import onnx_runtime
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.searching.alignment import Alignment
+from xformc.runtime.searching.translate import Hypothesis
 
 
 @dataclass(frozen=True)

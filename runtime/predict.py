@@ -21,8 +21,8 @@ from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, row_lengths, stack
 from xformc.runtime.session import Session
 from xformc.runtime.stream import MAX_BATCH_TOKENS
-from xformc.runtime.texts import encode_line, whole_limit
-from xformc.runtime.tokenizer import Tokenizer
+from xformc.runtime.text.texts import encode_line, whole_limit
+from xformc.runtime.text.tokenizer import Tokenizer
 
 MAX_BATCH_POSITIONS = 2048
 """Default maximum positions of a batch."""

@@ -13,14 +13,14 @@ from xformc.format.inputs import Input
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest
 from xformc.format.names import SCORES
-from xformc.runtime.generate import Continuation, Prompt, added_text
-from xformc.runtime.prefix import Prefix
+from xformc.runtime.generation.generate import Continuation, Prompt, added_text
 from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, pad, row_lengths, stack
+from xformc.runtime.searching.prefix import Prefix
+from xformc.runtime.searching.translate import PROMPT, Hypothesis, rounded
 from xformc.runtime.session import Session
-from xformc.runtime.texts import Limit, TooLongError, encode_text, warn_of_cut
-from xformc.runtime.tokenizer import Tokenizer
-from xformc.runtime.translate import PROMPT, Hypothesis, rounded
+from xformc.runtime.text.texts import Limit, TooLongError, encode_text, warn_of_cut
+from xformc.runtime.text.tokenizer import Tokenizer
 
 REBUILD = "rebuild it with `xformc build`; engines for a GPU have no scores of tokens yet"
 

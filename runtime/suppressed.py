@@ -5,7 +5,7 @@ from numbers import Integral
 from typing import cast
 
 from xformc.errors import UserError
-from xformc.runtime.tokenizer import Tokenizer
+from xformc.runtime.text.tokenizer import Tokenizer
 
 Pieces = Callable[[], Sequence[str]]
 """Gives the pieces of a vocabulary by id; those of ids without one are empty."""

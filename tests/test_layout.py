@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -122,6 +123,21 @@ def test_imports_go_one_way() -> None:
         and part_of(name) not in {part_of(module)} | MAY_USE[part_of(module)] | (BASE - {part_of(module)})
     ]
     assert wrong == []
+
+
+def test_rooms_of_the_runtime_import_one_way() -> None:
+    uses = dict[str, set[str]]()
+    for module, path in modules():
+        if (room := room_of(module)) is not None:
+            uses.setdefault(room, set()).update(found for name in imports(path) if (found := room_of(name)) is not None)
+    order = TopologicalSorter({room: used - {room} for room, used in uses.items()})
+    assert len(list(order.static_order())) == len(uses)  # raises CycleError
+
+
+def room_of(module: str) -> str | None:
+    """The folder of a module of the runtime; None for those beside the folders."""
+    names = module.split(".")[1:]
+    return names[1] if len(names) > 2 and names[0] == "runtime" else None
 
 
 def test_every_part_is_in_the_table() -> None:

@@ -17,7 +17,7 @@ from xformc.errors import UserError
 from xformc.format.plans import Plan
 from xformc.runtime import Engine, load, read_manifest
 from xformc.runtime.rows import pad
-from xformc.runtime.search import check_source
+from xformc.runtime.searching.search import check_source
 from xformc.triton.repository import choose_backend
 
 TEXTS = ["hello world", "two dogs play in the snow", "", "twenty-one"]

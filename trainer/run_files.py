@@ -11,7 +11,7 @@ from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.format.names import IMPORTED, SPEC
 from xformc.format.tasks import NAMED, TASKS
-from xformc.runtime.lines import read_text_file
+from xformc.runtime.text.lines import read_text_file
 from xformc.trainer.data.label_names import label_files
 from xformc.trainer.data.vocabulary import SUFFIXES, tokenizer_files
 

@@ -26,7 +26,7 @@ from typing import Any
 
 from benchmarks.arrivals import generation, translation
 from benchmarks.arrivals.rates import highest
-from xformc.runtime.lines import read_text_file
+from xformc.runtime.text.lines import read_text_file
 
 
 def main() -> None:

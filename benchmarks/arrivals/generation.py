@@ -18,11 +18,11 @@ from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.spec import load_spec
 from xformc.exports.ctranslate2 import export_ctranslate2
 from xformc.format.manifest import SampleOptions
-from xformc.runtime.batch_server import Seats
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.generate import Prompt, sample
-from xformc.runtime.sampling import SampleArguments
-from xformc.runtime.server import Server
+from xformc.runtime.generation.generate import Prompt, sample
+from xformc.runtime.generation.sampling import SampleArguments
+from xformc.runtime.serving.batch_server import Seats
+from xformc.runtime.serving.continuations import Server
 
 GPT = "extends: gpt\nsizes: {dropout: 0.0}\n"
 

@@ -23,7 +23,7 @@ def engine(folder: str, target: Any, threads: int, beam: int, length: int, sourc
 
     from xformc.format.interfaces import SEARCH
     from xformc.format.manifest import SearchOptions
-    from xformc.runtime.search import search
+    from xformc.runtime.searching.search import search
     from xformc.runtime.whole import whole_session
 
     before, began = peak(), time.perf_counter()
@@ -40,7 +40,7 @@ def generator(folder: str, prompt: list[int], tokens: int) -> dict[str, Any]:
     """Load an engine's model and continue one prompt of ids by so many tokens."""
     from xformc.format.interfaces import SAMPLING
     from xformc.format.manifest import SampleOptions
-    from xformc.runtime.generate import Prompt, sample
+    from xformc.runtime.generation.generate import Prompt, sample
     from xformc.runtime.whole import whole_session
 
     import_module("onnxruntime")  # its memory is not the model's

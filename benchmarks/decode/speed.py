@@ -18,7 +18,7 @@ from xformc.format.interfaces import SEARCH
 from xformc.format.manifest import SearchOptions
 from xformc.format.targets import Target
 from xformc.format.tokens import END
-from xformc.runtime.search import search
+from xformc.runtime.searching.search import search
 from xformc.runtime.whole import whole_session
 
 

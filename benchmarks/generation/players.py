@@ -13,7 +13,7 @@ from benchmarks.decode.child import Child
 from benchmarks.decode.speed import SETTINGS
 from xformc.format.manifest import SampleOptions
 from xformc.format.precision import Precision
-from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.generation.generate import Prompt, sample
 from xformc.runtime.session import Session
 
 Player = Callable[[list[list[int]], int], tuple[float, list[list[int]]]]

@@ -20,7 +20,7 @@ from xformc.compiler.program import Program
 from xformc.compiler.spec import Spec, load_spec
 from xformc.format.targets import Target
 from xformc.format.tokens import BEGIN, END, PAD
-from xformc.runtime.search import search
+from xformc.runtime.searching.search import search
 
 Numbers = Literal["float32", "float16", "bfloat16"]
 POSITIONS = 512

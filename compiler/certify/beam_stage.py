@@ -15,8 +15,8 @@ from xformc.format.manifest import SearchOptions
 from xformc.format.names import BEAMS
 from xformc.format.tokens import SpecialTokens
 from xformc.runtime.rows import pad
-from xformc.runtime.search import SearchResult, search
-from xformc.runtime.translate import PROMPT
+from xformc.runtime.searching.search import SearchResult, search
+from xformc.runtime.searching.translate import PROMPT
 
 NEW, WIDEST = 4, 3
 """The most tokens of a continuation, and the widest beam: few, since every build has this stage."""

@@ -13,9 +13,9 @@ from xformc.compiler.certify.subject import Feeds, Subject
 from xformc.format.certificate import Stage
 from xformc.format.results import beside_text
 from xformc.runtime.rows import Row, stack
-from xformc.runtime.search import SearchResult
+from xformc.runtime.searching.search import SearchResult
+from xformc.runtime.searching.translate import results_of_text, text_rows
 from xformc.runtime.session import Session
-from xformc.runtime.translate import results_of_text, text_rows
 
 
 def head_stages(

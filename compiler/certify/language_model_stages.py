@@ -10,7 +10,7 @@ from xformc.compiler.certify.sampling_stages import GREEDY, make_prompts, sampli
 from xformc.compiler.certify.subject import Subject
 from xformc.format.certificate import Stage
 from xformc.format.names import BEAMS
-from xformc.runtime.translate import sample_rows
+from xformc.runtime.searching.translate import sample_rows
 
 
 def language_model_stages(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:

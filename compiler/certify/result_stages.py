@@ -16,8 +16,8 @@ from xformc.compiler.certify.translation_stages import LENGTHS, short
 from xformc.compiler.program import Program
 from xformc.format.certificate import Stage
 from xformc.runtime.rows import stack
-from xformc.runtime.search import SearchResult
-from xformc.runtime.translate import sample_rows
+from xformc.runtime.searching.search import SearchResult
+from xformc.runtime.searching.translate import sample_rows
 
 Scores = NDArray[np.float32]
 Texts = list[tuple[int, ...]]

@@ -19,13 +19,13 @@ from xformc.format.names import CHECK, CONTINUE, REFILL, SAMPLES
 from xformc.format.names import PROMPT as PROMPT_MODEL
 from xformc.format.search_options import EDITS
 from xformc.runtime.each import own_values
-from xformc.runtime.generate import Prompt
-from xformc.runtime.refill import RefillingBatch, Text
+from xformc.runtime.generation.generate import Prompt
+from xformc.runtime.generation.token_calls import Called, TokenCalls
 from xformc.runtime.rows import Row, random_ids
-from xformc.runtime.search import SearchResult
+from xformc.runtime.searching.search import SearchResult
+from xformc.runtime.searching.translate import PROMPT, SEED, sample_rows
+from xformc.runtime.serving.sampled_batch import RefillingBatch, Text
 from xformc.runtime.session import Session
-from xformc.runtime.token_calls import Called, TokenCalls
-from xformc.runtime.translate import PROMPT, SEED, sample_rows
 
 SCORE_BOUND = 1e-4
 GREEDY = SampleOptions(temperature=0.0, top_k=0, top_p=1.0, max_new_tokens=8)

@@ -31,13 +31,13 @@ from xformc.format.names import MODEL
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
-from xformc.runtime.automaton import Matching
+from xformc.runtime.constraints.automaton import Matching
 from xformc.runtime.devices.fixed_shapes import fixed_shapes
 from xformc.runtime.rows import Row, stack
-from xformc.runtime.search import SearchResult, search
+from xformc.runtime.searching.search import SearchResult, search
+from xformc.runtime.searching.translate import search_rows
 from xformc.runtime.session import Session, open_model
 from xformc.runtime.sessions import open_session
-from xformc.runtime.translate import search_rows
 from xformc.runtime.whole import WholeSearch
 
 Ids = NDArray[np.int64]

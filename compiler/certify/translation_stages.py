@@ -25,14 +25,14 @@ from xformc.format.interfaces import PHRASES, PREFIX, START, TIMED
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import ADVANCE
 from xformc.format.tokens import SpecialTokens
-from xformc.runtime.automaton import FREE, Automaton, Matching, matching_of, timed_matching
+from xformc.runtime.constraints.automaton import FREE, Automaton, Matching, matching_of, timed_matching
 from xformc.runtime.each import own_values
-from xformc.runtime.phrases import NO_TOKEN
-from xformc.runtime.refill_search import RefillingSearch, search_of
 from xformc.runtime.rows import Row, pad, random_ids
-from xformc.runtime.search import SearchResult
+from xformc.runtime.searching.phrases import NO_TOKEN
+from xformc.runtime.searching.search import SearchResult
+from xformc.runtime.searching.translate import search_rows
+from xformc.runtime.serving.searched_batch import RefillingSearch, search_of
 from xformc.runtime.session import Session
-from xformc.runtime.translate import search_rows
 
 SCORE_BOUND = 1e-4
 """The bound of scores, and the margin below which rounding may decide a search."""

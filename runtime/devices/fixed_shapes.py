@@ -18,7 +18,7 @@ from xformc.format.plans import KEYS, Profile, Range
 from xformc.format.results import Result, beside_text
 from xformc.format.tasks import Decoding
 from xformc.runtime.devices.uniform import uniform_numbers
-from xformc.runtime.search import length_limit, most_positions
+from xformc.runtime.searching.search import length_limit, most_positions
 from xformc.runtime.session import Arrays
 
 MULTIPLES, POSITIONS = {"beam": 1, "room": 32}, 16

@@ -7,13 +7,11 @@ from typing import Any, TypeVar, Unpack
 
 from xformc.errors import UserError
 from xformc.format.manifest import SampleOptions
-from xformc.runtime.batch_server import Seats, require_refills
-from xformc.runtime.beams import refuse_beside_search, sampling_alone, searched_prompts, searches
-from xformc.runtime.constrain import Allowed, Constraint, constrain_by, constrain_by_grammar
-from xformc.runtime.constraints import spelled_text
-from xformc.runtime.draft import Speculation, speculation
+from xformc.runtime.constraints.given import spelled_text
 from xformc.runtime.each import asked, values_of
-from xformc.runtime.generate import (
+from xformc.runtime.generation.constrain import Allowed, Constraint, constrain_by, constrain_by_grammar
+from xformc.runtime.generation.draft import Speculation, speculation
+from xformc.runtime.generation.generate import (
     Continuation,
     Prompt,
     check_seed,
@@ -22,17 +20,24 @@ from xformc.runtime.generate import (
     encode_prompt,
     prompts_with_own,
 )
+from xformc.runtime.generation.sampling import (
+    GenerationArguments,
+    PromptArguments,
+    SampleArguments,
+    resolve_sample_options,
+)
+from xformc.runtime.generation.steer import PLAIN, Steering, continue_each
+from xformc.runtime.generation.stops import NO_STOPS, Stops, checked_stops
+from xformc.runtime.generation.token_calls import TokenCalls
+from xformc.runtime.generation.token_stream import TokenStream, open_stream, require_streams
 from xformc.runtime.job import Job
 from xformc.runtime.methods.loaded import Loaded, refuse_idle, with_own
-from xformc.runtime.sampling import GenerationArguments, PromptArguments, SampleArguments, resolve_sample_options
 from xformc.runtime.score import with_added_scores
-from xformc.runtime.server import Server
-from xformc.runtime.steer import PLAIN, Steering, continue_each
-from xformc.runtime.stops import NO_STOPS, Stops, checked_stops
+from xformc.runtime.searching.beams import refuse_beside_search, sampling_alone, searched_prompts, searches
+from xformc.runtime.serving.batch_server import Seats, require_refills
+from xformc.runtime.serving.continuations import Server
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
-from xformc.runtime.texts import prompt_limit
-from xformc.runtime.token_calls import TokenCalls
-from xformc.runtime.token_stream import TokenStream, open_stream, require_streams
+from xformc.runtime.text.texts import prompt_limit
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

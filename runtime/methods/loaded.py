@@ -10,25 +10,25 @@ from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest, numbers
 from xformc.format.tasks import TASKS, tasks_with
-from xformc.runtime.allow import check_allowed, write_allowed
 from xformc.runtime.arrays import read_rows
-from xformc.runtime.automaton import Matching
-from xformc.runtime.choose import sampling
-from xformc.runtime.constrain import Allowed
+from xformc.runtime.constraints.automaton import Matching
 from xformc.runtime.each import asked, rows_with_own, split_by_text, values_of
+from xformc.runtime.generation.constrain import Allowed
 from xformc.runtime.job import Job
 from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.options import SearchArguments, resolve_options
-from xformc.runtime.phrases import Phrase, with_phrases
 from xformc.runtime.predict import encode_example
-from xformc.runtime.prefix import Prefix, begin_with
 from xformc.runtime.rows import Row
 from xformc.runtime.score import require_scores, with_token_scores
+from xformc.runtime.searching.allow import check_allowed, write_allowed
+from xformc.runtime.searching.choose import sampling
+from xformc.runtime.searching.phrases import Phrase, with_phrases
+from xformc.runtime.searching.prefix import Prefix, begin_with
+from xformc.runtime.searching.translate import Hypothesis, tokens_needed, write_rows
 from xformc.runtime.session import Session
 from xformc.runtime.stream import Batching
 from xformc.runtime.suppressed import Pieces, pieces_of
-from xformc.runtime.tokenizer import Tokenizer
-from xformc.runtime.translate import Hypothesis, tokens_needed, write_rows
+from xformc.runtime.text.tokenizer import Tokenizer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 
 from xformc.errors import UserError
 from xformc.format.tasks import TASKS
-from xformc.runtime.choose import WEIGHT, Pool, reranking, with_hypotheses
 from xformc.runtime.job import Job, as_it_is, paired
 from xformc.runtime.methods.translating import Translating
 from xformc.runtime.options import SearchArguments
-from xformc.runtime.prefix import Prefix, check_scores, prefix_encoder, scores_of
 from xformc.runtime.rows import Row
 from xformc.runtime.score import Given, encode_given, require_scores, score_rows, tokens_read
+from xformc.runtime.searching.choose import WEIGHT, Pool, reranking, with_hypotheses
+from xformc.runtime.searching.prefix import Prefix, check_scores, prefix_encoder, scores_of
+from xformc.runtime.searching.translate import Hypothesis
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
-from xformc.runtime.texts import scored_limit
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.text.texts import scored_limit
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import Unpack, cast, overload
 
 from xformc.errors import UserError
-from xformc.runtime.batch_server import SLOTS, Seats
+from xformc.runtime.generation.sampling import SampleArguments, WritingArguments
+from xformc.runtime.generation.stops import checked_stops
 from xformc.runtime.methods.generating import Generating
 from xformc.runtime.methods.translating import Translating
 from xformc.runtime.options import SearchArguments
-from xformc.runtime.sampling import SampleArguments, WritingArguments
-from xformc.runtime.server import Server
-from xformc.runtime.stops import checked_stops
+from xformc.runtime.serving.batch_server import SLOTS, Seats
+from xformc.runtime.serving.continuations import Server
+from xformc.runtime.serving.translations import TranslationServer
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
-from xformc.runtime.translation_server import TranslationServer
 
 
 class Serving(Generating, Translating):

@@ -8,20 +8,20 @@ from typing import Any, TypeVar, Unpack, cast
 import numpy as np
 
 from xformc.errors import UserError
-from xformc.runtime.automaton import timed_matching
-from xformc.runtime.choose import sampling
+from xformc.runtime.constraints.automaton import timed_matching
 from xformc.runtime.each import rows_with_own, values_of
-from xformc.runtime.generate import check_seed
+from xformc.runtime.generation.generate import check_seed
+from xformc.runtime.generation.sampling import MAX_SAMPLES, WritingArguments, resolve_sample_options, split_options
 from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.methods.loaded import Loaded, with_own
 from xformc.runtime.options import checked_integer
-from xformc.runtime.prefix import Prefix
 from xformc.runtime.rows import Row
-from xformc.runtime.sampling import MAX_SAMPLES, WritingArguments, resolve_sample_options, split_options
 from xformc.runtime.score import with_token_scores
-from xformc.runtime.spoken import Spoken, spoken
+from xformc.runtime.searching.choose import sampling
+from xformc.runtime.searching.prefix import Prefix
+from xformc.runtime.searching.spoken import Spoken, spoken
+from xformc.runtime.searching.translate import SEED, Hypothesis, drawn_tokens_needed, write_rows
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
-from xformc.runtime.translate import SEED, Hypothesis, drawn_tokens_needed, write_rows
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -9,27 +9,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.runtime.align import aligning, alignments, pairs_to_align
-from xformc.runtime.alignment import Alignment
-from xformc.runtime.alternatives import checked_alternatives, with_alternatives
-from xformc.runtime.automaton import Automaton, Matching, with_starts
-from xformc.runtime.batch_server import Seats, require_refills
-from xformc.runtime.constrain import Allowed
-from xformc.runtime.constraints import ForTexts, Schema, resolve_constraint
+from xformc.runtime.constraints.automaton import Automaton, Matching, with_starts
+from xformc.runtime.constraints.given import ForTexts, Schema, resolve_constraint
 from xformc.runtime.each import asked
+from xformc.runtime.generation.constrain import Allowed
 from xformc.runtime.job import Job
 from xformc.runtime.methods.loaded import Loaded, refuse_idle, with_own
 from xformc.runtime.options import SearchArguments, TranslationArguments, resolve_options
-from xformc.runtime.phrases import Phrase
-from xformc.runtime.prefix import Prefix, begin_with
 from xformc.runtime.rows import Row
-from xformc.runtime.samples import checked_samples, samples_of, search_alone
 from xformc.runtime.score import with_token_scores
-from xformc.runtime.search import SearchResult, check_source, search
+from xformc.runtime.searching.align import aligning, alignments, pairs_to_align
+from xformc.runtime.searching.alignment import Alignment
+from xformc.runtime.searching.alternatives import checked_alternatives, with_alternatives
+from xformc.runtime.searching.phrases import Phrase
+from xformc.runtime.searching.prefix import Prefix, begin_with
+from xformc.runtime.searching.samples import checked_samples, samples_of, search_alone
+from xformc.runtime.searching.search import SearchResult, check_source, search
+from xformc.runtime.searching.translate import Hypothesis
+from xformc.runtime.serving.batch_server import Seats, require_refills
+from xformc.runtime.serving.translations import TranslationServer
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
-from xformc.runtime.texts import encode_line, whole_limit
-from xformc.runtime.translate import Hypothesis
-from xformc.runtime.translation_server import TranslationServer
+from xformc.runtime.text.texts import encode_line, whole_limit
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

@@ -7,8 +7,8 @@ from typing import get_args
 from xformc.errors import UserError
 from xformc.extras import missing_extra
 from xformc.format.certificate import Certificate
-from xformc.runtime.agreement import RuntimeName, compare_runtimes
-from xformc.runtime.self_check import check_engine
+from xformc.runtime.checks.agreement import RuntimeName, compare_runtimes
+from xformc.runtime.checks.self_check import check_engine
 
 
 def verify(

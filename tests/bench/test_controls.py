@@ -12,7 +12,7 @@ from xformc.compiler.spec import load_spec
 from xformc.format.interfaces import interface
 from xformc.format.names import MODEL
 from xformc.runtime import load
-from xformc.runtime.search import search
+from xformc.runtime.searching.search import search
 from xformc.runtime.whole import whole_session
 
 

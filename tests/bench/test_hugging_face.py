@@ -20,7 +20,7 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import Spec, load_spec
 from xformc.format.manifest import SearchOptions
-from xformc.runtime.search import length_limit
+from xformc.runtime.searching.search import length_limit
 
 SPEC = "extends: transformer_base\nsizes: {{layers: 2, d_model: 16, d_ff: 24, heads: 2, vocabulary: {size}}}\n"
 POSITIONS = 64

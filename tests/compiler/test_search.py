@@ -21,7 +21,7 @@ from xformc.format.search_options import LENGTH_PENALTIES, STOP_RULES
 from xformc.format.targets import Target
 from xformc.format.tokens import END
 from xformc.runtime.rows import pad
-from xformc.runtime.search import SearchResult
+from xformc.runtime.searching.search import SearchResult
 from xformc.runtime.session import open_model
 
 pytestmark = pytest.mark.processor

@@ -13,7 +13,7 @@ from xformc import UserError
 from xformc.compiler.spec import Spec, SpecError, load_spec
 from xformc.format.manifest import manifest_checksum
 from xformc.format.tokens import SPECIAL, SpecialTokens
-from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.generation.generate import Prompt, sample
 from xformc.runtime.libxformc import CppEngine
 
 SIZES = "sizes: {layers: 1, d_model: 16, d_ff: 32, heads: 2, vocabulary: 50"

@@ -14,7 +14,7 @@ from xformc import UserError
 from xformc.compiler.spec import SpecError, load_spec
 from xformc.format.reader import read_manifest
 from xformc.runtime.libxformc import CppEngine
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.data.batches import make_batch
 from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import describe_corpus, encode_corpus, find_corpus, make_tokenizer, read_corpus

@@ -19,7 +19,7 @@ from tests.imports.test_tokenizers import TEXTS, train_piece_model, write_byte_p
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.spec import load_spec
 from xformc.imports.family import find_family
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.run_files import find_run_files
 from xformc.trainer.tensors import write_tensors
 

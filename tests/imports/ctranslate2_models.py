@@ -27,7 +27,7 @@ from xformc.format.manifest import SampleOptions
 from xformc.imports.family import shipped_families
 from xformc.imports.import_model import import_model
 from xformc.runtime.engine import load
-from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.generation.generate import Prompt, sample
 
 VOCABULARY = 64
 NAMES = ["<unk>", "<s>", "</s>", *(f"t{number}" for number in range(3, VOCABULARY))]

@@ -26,7 +26,7 @@ from xformc.errors import UserError
 from xformc.imports.import_model import import_model
 from xformc.imports.origins.ctranslate2_files import read_binary
 from xformc.runtime.engine import load
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 
 KINDS = {"float32": 0, "int8": 1, "int16": 2, "int32": 3, "float16": 4}
 TOKENS = ["<pad>", "<unk>", "<s>", "</s>", *"abcdefgh"]

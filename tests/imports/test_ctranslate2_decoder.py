@@ -25,10 +25,10 @@ from xformc.format.interfaces import PROMPTS
 from xformc.format.names import BEAMS
 from xformc.imports.import_model import import_model
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.generation.generate import Prompt, sample
 from xformc.runtime.rows import pad
-from xformc.runtime.search import search
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.searching.search import search
+from xformc.runtime.text.tokenizer import open_vocabulary
 
 BOUND = 1e-4
 """The largest difference of logits, as a part of their standard deviation."""

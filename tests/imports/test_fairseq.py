@@ -21,7 +21,7 @@ from xformc.errors import UserError
 from xformc.imports.origins.pickled import read_pickle
 from xformc.imports.origins.subwords import read_codes
 from xformc.runtime.engine import load
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 
 pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")

@@ -23,7 +23,7 @@ from tests.imports.test_fairseq import logits
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.imports.origins.marian_files import read_binary, read_npz
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 
 pytest.importorskip("tokenizers")
 

@@ -24,7 +24,7 @@ from tests.imports.test_fairseq import logits
 from tests.imports.test_tokenizers import train_piece_model
 from xformc.compiler.spec import load_spec
 from xformc.runtime.engine import load
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 
 
 def expected(name: str) -> dict[str, Any]:

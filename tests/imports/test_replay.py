@@ -14,9 +14,9 @@ from xformc.format.interfaces import PROMPTS
 from xformc.format.names import BEAMS
 from xformc.imports.replay import BOUND
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.generation.generate import Prompt, sample
 from xformc.runtime.rows import pad
-from xformc.runtime.search import search
+from xformc.runtime.searching.search import search
 
 transformers: Any = pytest.importorskip("transformers")
 

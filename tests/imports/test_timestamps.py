@@ -17,9 +17,9 @@ from xformc.format.interfaces import PREFIX, START, TIMED
 from xformc.format.targets import TargetWord
 from xformc.imports.examples import features
 from xformc.imports.import_model import import_model
-from xformc.runtime.automaton import timed_matching
+from xformc.runtime.constraints.automaton import timed_matching
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.translate import search_rows
+from xformc.runtime.searching.translate import search_rows
 
 transformers: Any = pytest.importorskip("transformers")
 

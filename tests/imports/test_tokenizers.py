@@ -15,11 +15,11 @@ from xformc.errors import UserError
 from xformc.exports.sentencepiece_json import tokenizer_json
 from xformc.format.tokens import SpecialTokens
 from xformc.imports.sentencepieces import find_spiece, find_tagged
-from xformc.runtime.agreement import compare_runtimes
+from xformc.runtime.checks.agreement import compare_runtimes
 from xformc.runtime.engine import load
-from xformc.runtime.json_vocabulary import JsonVocabulary
 from xformc.runtime.libxformc import CppEngine
-from xformc.runtime.sentencepiece_vocabulary import SentencePieceVocabulary
+from xformc.runtime.text.json_vocabulary import JsonVocabulary
+from xformc.runtime.text.sentencepiece_vocabulary import SentencePieceVocabulary
 
 tokenizers: Any = pytest.importorskip("tokenizers")
 transformers: Any = pytest.importorskip("transformers")

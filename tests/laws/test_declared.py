@@ -36,7 +36,7 @@ from xformc.runtime import Engine, load
 from xformc.runtime.kinds.ctc import Transcript
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.rows import Row
-from xformc.runtime.translate import SEED, write_rows
+from xformc.runtime.searching.translate import SEED, write_rows
 from xformc.trainer.data.batches import make_batch
 from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import encode_split, make_tokenizer

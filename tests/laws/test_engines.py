@@ -13,8 +13,8 @@ from laws.test_laws import LABELLED, LANGUAGE_MODELS, TRANSLATIONS
 from xformc.compiler.build import build_engine
 from xformc.format.interfaces import SAMPLING, SEARCH, Interface
 from xformc.format.manifest import SampleOptions, SearchOptions
-from xformc.runtime.generate import Prompt, sample
-from xformc.runtime.search import search
+from xformc.runtime.generation.generate import Prompt, sample
+from xformc.runtime.searching.search import search
 from xformc.runtime.session import Session
 from xformc.runtime.whole import whole_session
 

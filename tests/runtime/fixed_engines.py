@@ -18,7 +18,7 @@ from xformc.format.tokens import END
 from xformc.runtime.devices.driven import DrivenSearch
 from xformc.runtime.devices.fixed_shapes import fixed_shapes
 from xformc.runtime.devices.onnx import OnnxDevice
-from xformc.runtime.generate import Prompt
+from xformc.runtime.generation.generate import Prompt
 from xformc.runtime.rows import pad
 from xformc.runtime.session import Session
 from xformc.runtime.whole import whole_session

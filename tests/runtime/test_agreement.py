@@ -10,7 +10,7 @@ from command_line import CommandLine
 
 from tests.conformance.engines import FOLDER
 from tests.runtime.kernel_session import kernel_library
-from xformc.runtime.agreement import compare_runtimes
+from xformc.runtime.checks.agreement import compare_runtimes
 from xformc.runtime.libxformc import CppEngine
 
 

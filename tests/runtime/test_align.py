@@ -23,7 +23,7 @@ from xformc.errors import UserError
 from xformc.format.targets import Target
 from xformc.runtime import Alignment, Engine, load
 from xformc.runtime.libxformc import CppEngine
-from xformc.runtime.words import words_at, written_words
+from xformc.runtime.text.words import words_at, written_words
 
 SIZES = "d_model: 16, d_ff: 32, heads: 2, dropout: 0.1"
 TEXTS = ["two dogs play", "", " hello  wörld ☃ one"]

@@ -132,7 +132,7 @@ def test_searches_that_are_done_ask_no_more(engine: Engine, monkeypatch: pytest.
     longest: dict[int, set[int]] = {}
     results: dict[int, Any] = {}
     for checked in (3, 1000):
-        monkeypatch.setattr("xformc.runtime.allow.CHECKED", checked)
+        monkeypatch.setattr("xformc.runtime.searching.allow.CHECKED", checked)
         for token in (5, 9):
             asked: list[int] = []
 
@@ -181,6 +181,6 @@ def test_what_does_not_go_with_functions_is_refused(engine: Engine, options: dic
 
 
 def test_functions_for_too_many_texts_are_refused(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xformc.runtime.allow.MAX_CELLS", 1000)
+    monkeypatch.setattr("xformc.runtime.searching.allow.MAX_CELLS", 1000)
     with pytest.raises(UserError, match=r"allowed was asked for \d+ texts at once"):
         engine.translate(TEXTS[:1], allowed=lambda _: [5, 6, 7, 8, END])

@@ -13,9 +13,9 @@ from tests.runtime.small_engines import TEXTS, SmallEngines
 from xformc.errors import UserError
 from xformc.format.targets import Target
 from xformc.runtime import Engine, load
-from xformc.runtime.automaton import Automaton, matching_of, tokens_to_end
-from xformc.runtime.constrain import Spelled
-from xformc.runtime.grammar import of_bytes
+from xformc.runtime.constraints.automaton import Automaton, matching_of, tokens_to_end
+from xformc.runtime.constraints.grammar import of_bytes
+from xformc.runtime.generation.constrain import Spelled
 
 TARGETS: tuple[Target, ...] = ("native", "portable")
 END, FIRST, NEVER = 3, 4, [0, 2, 3]

@@ -20,7 +20,7 @@ from xformc.errors import UserError
 from xformc.format.manifest import manifest_checksum
 from xformc.format.reader import read_manifest
 from xformc.runtime import load
-from xformc.runtime.agreement import compare_runtimes
+from xformc.runtime.checks.agreement import compare_runtimes
 
 pytestmark = pytest.mark.processor
 INT8 = Rounding(caches="int8")

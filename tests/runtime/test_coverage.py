@@ -8,7 +8,7 @@ from command_line import CommandLine
 from tests.runtime.small_engines import TEXTS, SmallEngines
 from xformc.errors import UserError
 from xformc.runtime import load
-from xformc.runtime.agreement import compare_runtimes
+from xformc.runtime.checks.agreement import compare_runtimes
 from xformc.runtime.libxformc import CppEngine
 
 pytestmark = pytest.mark.processor

@@ -13,8 +13,8 @@ from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.runtime import Engine, load
-from xformc.runtime.draft import LookupDrafter
-from xformc.runtime.sampling import PromptArguments
+from xformc.runtime.generation.draft import LookupDrafter
+from xformc.runtime.generation.sampling import PromptArguments
 
 SPECS = {
     "attention": "extends: gpt\nsizes: {layers: 1, d_model: 16, heads: 2, d_ff: 24, max_positions: 40, PIECES}\n"

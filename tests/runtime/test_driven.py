@@ -17,9 +17,9 @@ from xformc.runtime.devices.device import Sizes
 from xformc.runtime.devices.driven import KEPT
 from xformc.runtime.devices.fixed_shapes import BeamShapes, filled, joined, parts_of, size_of
 from xformc.runtime.devices.onnx import OnnxDevice, OnnxModel
-from xformc.runtime.generate import Prompt, SampleResult, sample
+from xformc.runtime.generation.generate import Prompt, SampleResult, sample
 from xformc.runtime.rows import pad
-from xformc.runtime.search import SearchResult, length_limit, search
+from xformc.runtime.searching.search import SearchResult, length_limit, search
 
 TRANSLATIONS = ("transformer_base", "t5", "seq2seq_attention")
 LANGUAGE_MODELS = ("gpt", "lstm_language_model")

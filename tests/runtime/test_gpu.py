@@ -13,8 +13,8 @@ from xformc.format.plans import Plan
 from xformc.format.targets import Target
 from xformc.runtime.devices import gpu
 from xformc.runtime.devices.driver import find_gpu
-from xformc.runtime.generate import sample
-from xformc.runtime.search import search
+from xformc.runtime.generation.generate import sample
+from xformc.runtime.searching.search import search
 from xformc.runtime.sessions import open_session
 
 on_gpu = pytest.mark.skipif(

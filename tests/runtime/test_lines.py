@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xformc.errors import UserError
-from xformc.runtime.lines import LINE_BYTES, read_lines, read_text_file
+from xformc.runtime.text.lines import LINE_BYTES, read_lines, read_text_file
 
 
 def lines(data: bytes) -> list[str]:

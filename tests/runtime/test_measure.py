@@ -9,9 +9,9 @@ from tiny_engine import SENTENCES
 from xformc.compiler.build import build_engine
 from xformc.errors import UserError
 from xformc.runtime import Engine, load
-from xformc.runtime.measure import measure_latency, measure_throughput, quantile, timed_load
+from xformc.runtime.checks.measure import measure_latency, measure_throughput, quantile, timed_load
+from xformc.runtime.checks.workload import random_workload, text_workload
 from xformc.runtime.stream import Batching
-from xformc.runtime.workload import random_workload, text_workload
 
 
 def test_quantiles_are_those_of_the_sorted_values() -> None:
@@ -23,7 +23,7 @@ def test_quantiles_are_those_of_the_sorted_values() -> None:
 def test_peak_memory_grows_with_what_is_held() -> None:
     """In a process of its own: in this one the peak may be long ago."""
     lines = (
-        "from xformc.runtime.measure import peak_memory",
+        "from xformc.runtime.checks.measure import peak_memory",
         "before = peak_memory()",
         "held = b'x' * (64 << 20)",
         "print(peak_memory() - before)",

@@ -15,7 +15,7 @@ SPEC = "extends: transformer_base\nsizes: {{layers: 1, d_model: 8, d_ff: 8, head
 TRANSLATE = """
 import atexit, sys
 from xformc.cli import main
-from xformc.runtime.measure import peak_memory
+from xformc.runtime.checks.measure import peak_memory
 atexit.register(lambda: print(peak_memory(), file=sys.stderr))
 main()
 """

@@ -24,7 +24,7 @@ from xformc.format.manifest import SampleOptions
 from xformc.format.targets import Target
 from xformc.format.tokens import BEGIN, END
 from xformc.runtime import load
-from xformc.runtime.generate import Prompt, sample
+from xformc.runtime.generation.generate import Prompt, sample
 
 SPEC = """\
 extends: gpt

@@ -10,10 +10,10 @@ import pytest
 from xformc.errors import UserError
 from xformc.format.interfaces import PREFIX
 from xformc.format.speech import Timestamps
-from xformc.runtime.segments import Segment, segments_of
-from xformc.runtime.spoken import Spoken, Timed
+from xformc.runtime.searching.spoken import Spoken, Timed
+from xformc.runtime.searching.translate import Hypothesis
 from xformc.runtime.stream import Batching
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.text.segments import Segment, segments_of
 
 TIMES = Timestamps(100, 0.5, 1.0)
 END = 50

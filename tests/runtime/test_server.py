@@ -18,8 +18,9 @@ from xformc.compiler.build import build_engine
 from xformc.compiler.certify.certify import engine_parameters
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
-from xformc.runtime import Engine, load, refill
-from xformc.runtime.server import Reply
+from xformc.runtime import Engine, load
+from xformc.runtime.serving import sampled_batch
+from xformc.runtime.serving.continuations import Reply
 
 SPEC = """\
 extends: gpt
@@ -97,14 +98,14 @@ def test_a_text_is_what_it_is_alone_whoever_shares_its_batch(folder: Path, monke
     build(folder, "windows", "native", "windows")
     with load(folder / "native", threads=1) as engine, load(folder / "windows", threads=1) as windows:
         assert attack(engine, 9, exact=True) + attack(windows, 3, exact=True) > 3
-        steps, run = list[int](), refill.run_stateful
+        steps, run = list[int](), sampled_batch.run_stateful
 
         def counted(model: Any, values: dict[str, Any]) -> dict[str, Any]:
             steps.append(int(values["count"]))
             return run(model, values)
 
-        monkeypatch.setattr(refill, "PART", 3)  # prompts are read in several calls, without steps
-        monkeypatch.setattr(refill, "run_stateful", counted)
+        monkeypatch.setattr(sampled_batch, "PART", 3)  # prompts are read in several calls, without steps
+        monkeypatch.setattr(sampled_batch, "run_stateful", counted)
         attack(engine, 6, exact=True)
         assert steps.count(0) > 9
 

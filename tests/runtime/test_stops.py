@@ -15,8 +15,8 @@ from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.runtime import Continuation, Engine, load
-from xformc.runtime.stops import Stops
-from xformc.runtime.token_stream import GrowingText
+from xformc.runtime.generation.stops import Stops
+from xformc.runtime.generation.token_stream import GrowingText
 
 SPEC = """\
 extends: gpt

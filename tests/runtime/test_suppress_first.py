@@ -13,7 +13,7 @@ from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.runtime import Engine, load
 from xformc.runtime.libxformc import CppEngine
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.searching.translate import Hypothesis
 
 TEXTS = ["one two dogs", "a man rides", "dogs", "play two one two"]
 PREFIXES: list[Sequence[int]] = [[], [8, 9], [11], []]

@@ -3,7 +3,7 @@
 import pytest
 
 from xformc.errors import UserError
-from xformc.runtime.texts import Limit, TooLongError, encode_line, prompt_limit, whole_limit
+from xformc.runtime.text.texts import Limit, TooLongError, encode_line, prompt_limit, whole_limit
 
 
 def test_a_models_own_bound_is_the_limit() -> None:

@@ -8,7 +8,7 @@ import pytest
 from xformc.compiler.certify import verify_engine
 from xformc.compiler.spec import load_spec
 from xformc.runtime import load
-from xformc.runtime.self_check import check_engine
+from xformc.runtime.checks.self_check import check_engine
 from xformc.trainer.build_run import BuildOptions, build_run
 from xformc.trainer.train import train
 

@@ -12,7 +12,7 @@ from command_line import CommandLine, mistake
 
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.data.batches import Batch, make_batch
 from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import encode_corpus, find_corpus, read_corpus

@@ -8,7 +8,7 @@ from typing import Any
 from xformc.errors import UserError
 from xformc.format.names import TOKENIZER
 from xformc.format.tokens import SpecialTokens
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.vocabulary import SUFFIXES, Tokenizer, Vocabulary, tokenizer_files, vocabulary_at
 

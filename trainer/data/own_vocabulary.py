@@ -11,7 +11,7 @@ import sentencepiece
 from xformc.compiler.spec.model import Input
 from xformc.errors import UserError
 from xformc.format.manifest import TOKENIZER_BYTES
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.foreign_vocabulary import opened_vocabulary
 from xformc.trainer.data.vocabulary import Tokenizer, Vocabulary

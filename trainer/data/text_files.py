@@ -8,8 +8,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from xformc.errors import UserError
-from xformc.runtime.lines import read_file_lines
 from xformc.runtime.rows import Array
+from xformc.runtime.text.lines import read_file_lines
 from xformc.trainer.data.splits import JSON_LINES, Files, suffix_of
 
 Row = tuple[str, ...]

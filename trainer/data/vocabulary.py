@@ -14,7 +14,7 @@ from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.format.names import TOKENIZER
 from xformc.format.tokens import BEGIN, END, PAD, SPECIAL, UNKNOWN, SpecialTokens
-from xformc.runtime.lines import LINE_BYTES
+from xformc.runtime.text.lines import LINE_BYTES
 from xformc.trainer.data.byte_vocabulary import byte_model
 
 Kind = Literal["bpe", "unigram", "word", "char", "byte"]

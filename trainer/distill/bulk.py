@@ -16,9 +16,9 @@ from xformc.format.document import read_document
 from xformc.format.manifest import Manifest, check_files
 from xformc.format.names import CERTIFICATE, MANIFEST
 from xformc.format.reader import read_manifest
-from xformc.runtime.lines import read_file_lines
+from xformc.runtime.generation.sampling import resolve_sample_options
 from xformc.runtime.options import resolve_options
-from xformc.runtime.sampling import resolve_sample_options
+from xformc.runtime.text.lines import read_file_lines
 from xformc.trainer.checkpoint import writing
 from xformc.trainer.data.in_order import in_order
 from xformc.trainer.data.shards.manifest import LOCK, PROGRESS

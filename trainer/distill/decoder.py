@@ -8,10 +8,10 @@ from typing import Any
 
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.generate import Continuation
+from xformc.runtime.generation.generate import Continuation
+from xformc.runtime.searching.translate import Hypothesis
 from xformc.runtime.stream import MAX_BATCH_TOKENS
-from xformc.runtime.texts import TooLongError
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.text.texts import TooLongError
 
 Written = Hypothesis | Continuation
 LONG, EMPTY = "too long for the engine", "without text"

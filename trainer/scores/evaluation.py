@@ -15,7 +15,7 @@ from xformc.format.tasks import RESULTS, WRITING
 from xformc.runtime import load
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.media.reader import suffixes_of
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.searching.translate import Hypothesis
 from xformc.trainer.data.file_columns import read_files
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.npz import Arrays, read_arrays

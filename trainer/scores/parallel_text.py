@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xformc.errors import UserError
-from xformc.runtime.lines import read_text_file
+from xformc.runtime.text.lines import read_text_file
 
 
 @dataclass(frozen=True)

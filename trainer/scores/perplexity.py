@@ -19,8 +19,8 @@ from xformc.runtime import Engine, load
 from xformc.runtime.options import checked_integer
 from xformc.runtime.rows import Row
 from xformc.runtime.score import FIRST, require_scores
-from xformc.runtime.texts import encode_text
-from xformc.runtime.translate import PROMPT
+from xformc.runtime.searching.translate import PROMPT
+from xformc.runtime.text.texts import encode_text
 from xformc.trainer.data.text_files import Texts
 from xformc.trainer.scores.metrics import Measure, likelihood_measures
 

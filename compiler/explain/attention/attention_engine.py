@@ -21,8 +21,8 @@ from xformc.runtime import Engine, load
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.predict import encode_example
 from xformc.runtime.rows import stack
-from xformc.runtime.texts import encode_line, whole_limit
-from xformc.runtime.tokenizer import Tokenizer
+from xformc.runtime.text.texts import encode_line, whole_limit
+from xformc.runtime.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from xformc.commands.options import Device, EngineFolder, JsonLines, TextOutput,
 from xformc.commands.text_lines import choose_pace, write_results
 from xformc.runtime import Alignment
 from xformc.runtime.engine import load
-from xformc.runtime.lines import read_file_lines
 from xformc.runtime.stream import MAX_BATCH_TOKENS
+from xformc.runtime.text.lines import read_file_lines
 
 
 def align(

@@ -6,7 +6,7 @@ from typer import Option
 
 from xformc.errors import UserError
 from xformc.runtime import Alignment
-from xformc.runtime.translate import rounded
+from xformc.runtime.searching.translate import rounded
 
 Align = Annotated[
     bool, Option("--align", help="Add the links of source and target words, as in Pharaoh: 0-0 1-2, counted from 0.")

@@ -11,10 +11,17 @@ from typer import Option
 
 from xformc.commands.options import BeamSize, Device, EngineFolder, Json, Threads
 from xformc.errors import UserError
+from xformc.runtime.checks.measure import (
+    Report,
+    make_plans,
+    measure_latency,
+    measure_throughput,
+    peak_memory,
+    timed_load,
+)
+from xformc.runtime.checks.workload import Workload, make_workload
 from xformc.runtime.engine import Engine
-from xformc.runtime.measure import Report, make_plans, measure_latency, measure_throughput, peak_memory, timed_load
 from xformc.runtime.session import thread_count
-from xformc.runtime.workload import Workload, make_workload
 from xformc.terminal import tracked
 
 

@@ -13,7 +13,7 @@ from xformc.errors import UserError
 from xformc.format.names import MANIFEST
 from xformc.format.precision import number_format
 from xformc.format.reader import read_manifest
-from xformc.runtime.agreement import RuntimeName
+from xformc.runtime.checks.agreement import RuntimeName
 from xformc.runtime.library import choose_target
 from xformc.terminal import LOGGER, progress_console
 from xformc.verification import verify_parts

@@ -13,10 +13,10 @@ from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest, SearchOptions
 from xformc.format.reader import read_manifest
-from xformc.runtime.choose import WEIGHT, minimum_bayes_risk
 from xformc.runtime.engine import Engine
-from xformc.runtime.prefix import check_scores
-from xformc.runtime.translate import Hypothesis
+from xformc.runtime.searching.choose import WEIGHT, minimum_bayes_risk
+from xformc.runtime.searching.prefix import check_scores
+from xformc.runtime.searching.translate import Hypothesis
 
 RERANK_HELP = "Reorder the beam by the scores of this second engine, which reads the same text."
 WEIGHT_HELP = "Weight of the second engine, from 0 to 1.  [default: 0.5]"

@@ -7,8 +7,8 @@ from typing import Annotated
 
 from typer import Option
 
-from xformc.runtime.draft import DRAFT_TOKENS, LOOKUP
 from xformc.runtime.engine import Engine, load
+from xformc.runtime.generation.draft import DRAFT_TOKENS, LOOKUP
 
 DRAFT_HELP = (
     f"""Guess the next tokens by this engine, or `{LOOKUP}` them in the text so far; the texts stay the same."""

@@ -19,7 +19,7 @@ from xformc.commands.options import (
     Truncate,
 )
 from xformc.commands.text_lines import one_line, output_text
-from xformc.runtime.texts import TooLongError
+from xformc.runtime.text.texts import TooLongError
 from xformc.terminal import tracked
 
 Result = TypeVar("Result")

@@ -10,8 +10,8 @@ from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, recorded
 from xformc.format.reader import read_manifest
 from xformc.format.search_options import Setting
+from xformc.runtime.generation.sampling import resolve_sample_options
 from xformc.runtime.options import resolve_options
-from xformc.runtime.sampling import resolve_sample_options
 from xformc.terminal import progress_console
 
 KIND_HELP = """triton: models for Triton Inference Server. hf: a folder that Hugging Face's transformers loads.

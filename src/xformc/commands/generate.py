@@ -48,14 +48,14 @@ from xformc.commands.token_scores import TokenFields, TokenScores, require_json,
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
 from xformc.format.reader import read_manifest
-from xformc.runtime.beams import resolve_beams, searches
 from xformc.runtime.engine import load
-from xformc.runtime.generate import Continuation
+from xformc.runtime.generation.generate import Continuation
+from xformc.runtime.generation.sampling import PromptArguments, SampleArguments
 from xformc.runtime.methods.loaded import check_method
 from xformc.runtime.options import BeamArguments, EditArguments
-from xformc.runtime.sampling import PromptArguments, SampleArguments
+from xformc.runtime.searching.beams import resolve_beams, searches
+from xformc.runtime.searching.translate import rounded
 from xformc.runtime.stream import MAX_BATCH_TOKENS
-from xformc.runtime.translate import rounded
 
 BATCH_HELP = """Capacity of a batch in tokens: prompts and the tokens to add. More than 16,384 also allow longer
 prompts."""

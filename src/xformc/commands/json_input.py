@@ -9,8 +9,8 @@ from typer import Option
 from xformc.errors import UserError
 from xformc.format.search_options import SHAPES
 from xformc.runtime.each import Asked
+from xformc.runtime.generation.sampling import PromptArguments
 from xformc.runtime.options import SearchArguments
-from xformc.runtime.sampling import PromptArguments
 
 JSON_HELP = """Lines are JSON: a text, or an object of a `text` and options of its own, such as {"text": "...",
 "min_length": 5}. Texts may have line breaks. Needs --json."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from xformc.commands.text_lines import one_line
 from xformc.format.manifest import SearchOptions
-from xformc.runtime.search import length_divisor
+from xformc.runtime.searching.search import length_divisor
 
 
 def moses_line(

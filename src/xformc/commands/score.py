@@ -15,10 +15,10 @@ from xformc.commands.token_scores import TokenFields, token_fields_of
 from xformc.errors import UserError
 from xformc.format.reader import read_manifest
 from xformc.runtime.engine import load
-from xformc.runtime.lines import read_file_lines
-from xformc.runtime.search import length_divisor
+from xformc.runtime.searching.search import length_divisor
+from xformc.runtime.searching.translate import Hypothesis, rounded
 from xformc.runtime.stream import MAX_BATCH_TOKENS
-from xformc.runtime.translate import Hypothesis, rounded
+from xformc.runtime.text.lines import read_file_lines
 
 SOURCE_HELP = """The sources, line by line; may be .gz. Of a language model: the texts, or with TARGET what precedes
 them."""

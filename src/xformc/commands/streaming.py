@@ -11,7 +11,7 @@ from xformc.commands.text_lines import one_line, output_text
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest
 from xformc.runtime import Engine
-from xformc.runtime.texts import TooLongError
+from xformc.runtime.text.texts import TooLongError
 
 STREAM_HELP = "Print each text as it is sampled, one line after the other.  [default: if the output is a terminal]"
 Stream = Annotated[bool | None, Option("--stream/--no-stream", help=STREAM_HELP, show_default=False)]

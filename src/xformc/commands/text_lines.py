@@ -16,10 +16,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.format.inputs import Input
-from xformc.runtime.lines import read_file_lines, read_lines
 from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.session import thread_count
-from xformc.runtime.texts import TooLongError
+from xformc.runtime.text.lines import read_file_lines, read_lines
+from xformc.runtime.text.texts import TooLongError
 from xformc.terminal import is_quiet, progress_console
 
 Result = TypeVar("Result")

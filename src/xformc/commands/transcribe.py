@@ -58,10 +58,10 @@ from xformc.errors import UserError
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
+from xformc.runtime.generation.sampling import WritingArguments
 from xformc.runtime.kinds.kind import kind_of
-from xformc.runtime.sampling import WritingArguments
+from xformc.runtime.searching.translate import Hypothesis, fields_of_text
 from xformc.runtime.stream import MAX_BATCH_TOKENS
-from xformc.runtime.translate import Hypothesis, fields_of_text
 
 INPUT_HELP = """Read arrays from this .npz file, or lines of text, which may be .gz; `-` is standard input.
 [default: -]"""

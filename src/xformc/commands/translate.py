@@ -54,13 +54,13 @@ from xformc.commands.token_scores import TokenFields, TokenScores, require_json,
 from xformc.errors import UserError
 from xformc.format.manifest import SearchOptions
 from xformc.format.reader import read_manifest
-from xformc.runtime.choose import OWN
 from xformc.runtime.engine import load
 from xformc.runtime.methods.loaded import check_method
 from xformc.runtime.options import SearchArguments, TranslationArguments, resolve_options
-from xformc.runtime.samples import search_alone
+from xformc.runtime.searching.choose import OWN
+from xformc.runtime.searching.samples import search_alone
+from xformc.runtime.searching.translate import Hypothesis, text_fields
 from xformc.runtime.stream import MAX_BATCH_TOKENS
-from xformc.runtime.translate import Hypothesis, text_fields
 
 ALTERNATIVES_HELP = """For each of the N most likely tokens after the prefix, print the best translation that goes on
 with it."""

@@ -23,7 +23,7 @@ from xformc.exports.ctranslate2_layers import Writer
 from xformc.exports.hugging_face import spec_of
 from xformc.exports.source import Source, read_source
 from xformc.files import atomic_directory
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.checkpoint import writing
 from xformc.trainer.run import check_free
 

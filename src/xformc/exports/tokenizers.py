@@ -16,7 +16,7 @@ from xformc.exports.source import Source
 from xformc.format.names import TOKENIZER
 from xformc.imports.characters import dictionary_of
 from xformc.imports.tokenizers import DICTIONARY, JSON, LANGUAGE, SIDES, unused_name
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 
 SETTINGS = "tokenizer_config.json"
 

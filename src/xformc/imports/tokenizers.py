@@ -17,7 +17,7 @@ from xformc.format.manifest import TOKENIZER_BYTES
 from xformc.format.names import TOKENIZER
 from xformc.format.tokens import SPECIAL, SpecialTokens
 from xformc.imports.json_file import read_json
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.run_files import find_run_files
 
 JSON = "tokenizer.json"

@@ -23,16 +23,16 @@ from xformc.format.reader import read_manifest
 from xformc.format.tasks import NAMED, RESULTS, SAMPLED, WRITING
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import load
-from xformc.runtime.generate import Prompt, check_seed, continue_prompts, encode_prompt, sample
+from xformc.runtime.generation.generate import Prompt, check_seed, continue_prompts, encode_prompt, sample
 from xformc.runtime.kinds.kind import fields_of
 from xformc.runtime.predict import encode_example, predict_rows
 from xformc.runtime.results import Expected, check_results
 from xformc.runtime.rows import Row
-from xformc.runtime.search import check_source, search
+from xformc.runtime.searching.search import check_source, search
+from xformc.runtime.searching.translate import SEED, Hypothesis, fields_of_text, write_rows
 from xformc.runtime.session import Session
-from xformc.runtime.texts import encode_line, prompt_limit, whole_limit
-from xformc.runtime.tokenizer import Tokenizer, load_tokenizer
-from xformc.runtime.translate import SEED, Hypothesis, fields_of_text, write_rows
+from xformc.runtime.text.texts import encode_line, prompt_limit, whole_limit
+from xformc.runtime.text.tokenizer import Tokenizer, load_tokenizer
 
 ENGINE = "engine"
 """The folder, in a model's version folder, with the engine or only its manifest and tokenizers."""

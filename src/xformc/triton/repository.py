@@ -25,7 +25,7 @@ from xformc.format.reader import read_manifest
 from xformc.format.results import of_text
 from xformc.format.targets import TRAITS
 from xformc.format.tasks import NAMED
-from xformc.runtime.search import length_limit
+from xformc.runtime.searching.search import length_limit
 from xformc.triton.config import FIRST_LINE, ModelConfig, Tensor
 from xformc.triton.python_models import ASKED, ENGINE, OPTIONS, TEXT_OUTPUTS
 from xformc.triton.served import Served, serve

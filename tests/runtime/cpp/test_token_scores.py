@@ -7,7 +7,7 @@ import pytest
 from tests.runtime.kernel_session import kernel_library
 from xformc.errors import UserError
 from xformc.runtime import load
-from xformc.runtime.agreement import compare_runtimes
+from xformc.runtime.checks.agreement import compare_runtimes
 from xformc.runtime.libxformc import CppEngine
 
 TEXTS = ["two dogs play", "", "hello world", "größe"]

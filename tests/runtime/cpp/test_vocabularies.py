@@ -19,9 +19,9 @@ from tests.native import unicode_tables
 from tests.runtime.kernel_session import kernel_library
 from xformc.errors import UserError
 from xformc.format.tokens import SPECIAL
-from xformc.runtime.json_vocabulary import JsonVocabulary
 from xformc.runtime.libxformc import CppEngine
-from xformc.runtime.tokenizer import Tokenizer
+from xformc.runtime.text.json_vocabulary import JsonVocabulary
+from xformc.runtime.text.tokenizer import Tokenizer
 
 tokenizers: Any = pytest.importorskip("tokenizers")
 

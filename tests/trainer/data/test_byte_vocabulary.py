@@ -11,9 +11,9 @@ from tests.runtime.kernel_session import kernel_library
 from xformc.errors import UserError
 from xformc.format.tokens import SPECIAL
 from xformc.runtime import load
-from xformc.runtime.agreement import ODD_TEXTS
+from xformc.runtime.checks.agreement import ODD_TEXTS
 from xformc.runtime.libxformc import CppEngine
-from xformc.runtime.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.data.vocabulary import Tokenizer, load_tokenizer, save_tokenizer, train_tokenizer, train_vocabulary
 
 CODE = "def f(x):\r\n\tif x:  # ▁ \ufb01\u2460\n\n        return 'é' + \"e\u0301\"\n\x00\u2028\u3000 "

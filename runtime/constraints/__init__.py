@@ -1,0 +1,1 @@
+"""What a text must match: automata of tokens, which regular expressions and JSON schemas become."""

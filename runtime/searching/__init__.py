@@ -1,0 +1,1 @@
+"""Texts that a search writes for an input: translations, their prefixes, phrases, alternatives and alignments."""
