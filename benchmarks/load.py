@@ -67,15 +67,11 @@ def run(folder: Path, threads: int, batch: int) -> dict[str, float]:
 
 def measure(folder: Path, threads: int, batch: int, began: float) -> dict[str, float]:
     """Load a model and translate in this process, which started at the monotonic time `began`."""
-    is_engine = (folder / "engine.json").is_file()
-    importlib.import_module("xformc.runtime" if is_engine else "ctranslate2")
+    importlib.import_module("xformc.runtime" if is_engine(folder) else "ctranslate2")
     imported = time.monotonic()
-    translate, vocabulary = (xformc_engine if is_engine else ctranslate2_model)(folder, threads)
+    translate, vocabulary = open_model(folder, threads)
     loaded = time.monotonic()
-    source = random.Random(0)
-    sentences = [
-        [*(source.randrange(4, vocabulary) for _ in range(SOURCE_TOKENS - 1)), END] for _ in range(max(1, batch))
-    ]
+    sentences = random_sentences(max(1, batch), vocabulary)
     translate(sentences[:1])
     translated, first = time.monotonic(), memory()
     translate(sentences)
@@ -89,6 +85,22 @@ def measure(folder: Path, threads: int, batch: int, began: float) -> dict[str, f
         "batch_mb": last["VmHWM"],
         "batch_own_mb": last["RssAnon"],
     }
+
+
+def random_sentences(count: int, vocabulary: int) -> list[list[int]]:
+    """The ids of so many sentences, the same each time."""
+    source = random.Random(0)
+    return [[*(source.randrange(4, vocabulary) for _ in range(SOURCE_TOKENS - 1)), END] for _ in range(count)]
+
+
+def is_engine(folder: Path) -> bool:
+    """Return whether the folder has an engine; otherwise it has a CTranslate2 model."""
+    return (folder / "engine.json").is_file()
+
+
+def open_model(folder: Path, threads: int) -> tuple[Translate, int]:
+    """Load an engine or a CTranslate2 model; return it as a function, and the size of its vocabulary."""
+    return (xformc_engine if is_engine(folder) else ctranslate2_model)(folder, threads)
 
 
 def xformc_engine(folder: Path, threads: int) -> tuple[Translate, int]:

@@ -38,7 +38,9 @@ class Floor:
 
     def __init__(self, folder: Path, target: Target, threads: int) -> None:
         model = onnx.load(str(folder / MODEL), load_external_data=False)
-        graphs = [[node for node in graph.node if _width(node, model) is not None] for graph in _graphs(model.graph)]
+        graphs = [
+            [node for node in graph.node if width_of(node, model) is not None] for graph in graphs_of(model.graph)
+        ]
         before, *inner = [nodes for nodes in graphs if nodes]
         onnx.save(_looped(model, {"source": before, "step": inner[-1]}, folder), str(folder / FLOOR))
         # One session, because the idle threads of a second one would spin on the same cores.
@@ -57,21 +59,21 @@ class Floor:
         self._session.run(None, feeds)
 
 
-def _graphs(graph: Any) -> Iterator[Any]:
+def graphs_of(graph: Any) -> Iterator[Any]:
     """Yield the graph and its subgraphs, the outer first."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _graphs(attribute.g)
+                yield from graphs_of(attribute.g)
 
 
 def _constants(model: onnx.ModelProto) -> list[Any]:
     """Return the constants of all graphs; their names are unique."""
-    return [tensor for graph in _graphs(model.graph) for tensor in graph.initializer]
+    return [tensor for graph in graphs_of(model.graph) for tensor in graph.initializer]
 
 
-def _width(node: Any, model: onnx.ModelProto) -> int | None:
+def width_of(node: Any, model: onnx.ModelProto) -> int | None:
     """Return the depth of the node's product with weights, or None if it is not such a product."""
     shapes = {tensor.name: tuple(tensor.dims) for tensor in _constants(model)}
     if node.op_type in _WEIGHT:
@@ -126,7 +128,7 @@ def _looped(model: onnx.ModelProto, phases: Mapping[str, list[Any]], folder: Pat
     for phase, products in phases.items():
         nodes, widths = list[Any](), set[int]()
         for product in products:
-            width = _width(product, model)
+            width = width_of(product, model)
             assert width is not None
             widths.add(width)
             makes_logits = product.op_type in ("ProjectCandidates", "ScreenCandidates")

@@ -64,5 +64,27 @@ def peer(folder: str, precision: str, threads: int, beam: int, length: int, sour
     return {"before": before, "peak": peak(), "load": loaded - began, "first": first - began}
 
 
+_held = list[Any]()
+"""Models that stay loaded."""
+
+
+def hold(folder: str, batch: int) -> dict[str, Any]:
+    """Load a model on one thread, translate a batch of random sentences, and keep the model."""
+    from benchmarks.load import open_model, random_sentences
+
+    translate, vocabulary = open_model(Path(folder), 1)
+    translate(random_sentences(batch, vocabulary))
+    _held.append(translate)
+    return {}
+
+
+def proportional() -> dict[str, Any]:
+    """Return the proportional set size: each page divided by the number of processes that have it."""
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/smaps_rollup").read_text().splitlines()[1:])
+    return {"bytes": int(fields["Pss"].split()[0]) * 1024}
+
+
 if __name__ == "__main__":
-    answer_requests({"engine": engine, "generator": generator, "peer": peer})
+    answer_requests(
+        {"engine": engine, "generator": generator, "peer": peer, "hold": hold, "proportional": proportional}
+    )
