@@ -68,14 +68,14 @@ def test_a_flipped_byte_is_a_mistake(xformc: CommandLine, own_engine: Path) -> N
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--beam-size", "0"), "beam_size must be an integer from 1 to 40, not 0"),
-        (("--beam-size", "1000"), "beam_size must be an integer from 1 to 40, not 1000"),
-        (("--n-best", "5"), "n_best must be at most beam_size, which is 4, not 5"),
-        (("--length-penalty", "nan"), "length_penalty must be a number"),
-        (("--max-length-factor", "-1"), "max_length_factor must be a number"),
+        (("--beam-size", "0"), "--beam-size must be an integer from 1 to 40, not 0"),
+        (("--beam-size", "1000"), "--beam-size must be an integer from 1 to 40, not 1000"),
+        (("--n-best", "5"), "--n-best must be at most --beam-size, which is 4, not 5"),
+        (("--length-penalty", "nan"), "--length-penalty must be a number"),
+        (("--max-length-factor", "-1"), "--max-length-factor must be a number"),
         (("--threads", "0"), "threads must be an integer from 1"),
         (("--window", "0"), "window must be 1 or more, not 0"),
-        (("--max-batch-tokens", "-3"), "max_batch_tokens must be 1 or more, not -3"),
+        (("--max-batch-tokens", "-3"), "--max-batch-tokens must be 1 or more, not -3"),
         (("--workers", "0"), "workers must be 1 or more, not 0"),
     ],
 )

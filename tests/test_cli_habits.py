@@ -94,7 +94,7 @@ def test_a_folder_is_no_output(xformc: CommandLine, copy_engine: Path, tmp_path:
 
 @pytest.mark.parametrize("option", ["-b", "--beam", "--beam-size"])
 def test_the_beam_has_three_spellings(xformc: CommandLine, copy_engine: Path, option: str) -> None:
-    assert "beam_size must be an integer" in mistake(xformc("translate", copy_engine, option, "0", stdin="one\n"))
+    assert "--beam-size must be an integer" in mistake(xformc("translate", copy_engine, option, "0", stdin="one\n"))
 
 
 def test_list_names_every_shipped_spec_with_its_task(xformc: CommandLine) -> None:

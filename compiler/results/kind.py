@@ -50,8 +50,8 @@ class Kind(ABC):
 
     name: its word in specs and in engine.json. settings, losses: the settings of results and of their losses.
     outputs: the endings of the names of its outputs of an engine's model. decoded: a search makes them from the
-    value. smoothed: its loss may have label smoothing. tokenized: the result has a tokenizer of its own, whose
-    vocabulary is the value's last axis.
+    value. raw: the ending of the name of that value itself, in models without a search. smoothed: its loss may have
+    label smoothing. tokenized: the result has a tokenizer of its own, whose vocabulary is the value's last axis.
     """
 
     name: ClassVar[str]
@@ -59,6 +59,7 @@ class Kind(ABC):
     losses: ClassVar[Allowed] = {}
     outputs: ClassVar[tuple[str, ...]] = ("",)
     decoded: ClassVar[bool] = False
+    raw: ClassVar[str] = "_logits"
     smoothed: ClassVar[bool] = False
     tokenized: ClassVar[bool] = False
 

@@ -19,6 +19,7 @@ class Numbers(Kind):
 
     name = "numbers"
     settings: ClassVar[Allowed] = {"each": EACH}
+    raw = "_value"
     losses: ClassVar[Allowed] = {"error": ("squared", "absolute")}
 
     def wanted(self, sequences: Collection[str], settings: Mapping[str, Setting]) -> str:

@@ -22,6 +22,7 @@ class Vectors(Kind):
 
     name = "vectors"
     settings: ClassVar[Allowed] = {"normalize": False, "each": EACH}
+    raw = "_value"
     losses: ClassVar[Allowed] = {"temperature": 0.05}
 
     def wanted(self, sequences: Collection[str], settings: Mapping[str, Setting]) -> str:

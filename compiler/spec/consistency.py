@@ -252,9 +252,11 @@ def _all_text(inputs: Mapping[str, Input]) -> bool:
 
 
 def _elsewhere(tree: Tree, name: str) -> str | None:
-    """A hint that names the choice that would use this name."""
+    """A hint that names the choice that would use this name; in a block with an argument of this name it is another."""
     for block in reachable_blocks(tree).values():
-        choose = block.tree.get("choose")
+        choose, takes = block.tree.get("choose"), block.tree.get("takes")
+        if takes is not None and name in takes.entries:
+            continue
         for word, branch in _branches(block):
             if choose is not None and name in set(branch.words()):
                 return f"only '{choose.value}: {word}' uses it"

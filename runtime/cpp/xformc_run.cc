@@ -418,7 +418,7 @@ int report(const xformc::Error& error) {
   rename(message, "cut it with truncate", "cut it with --truncate");
   rename(message, "max_batch_tokens=", "--max-batch-tokens ");
   rename(message, "the load option onnxruntime", "--onnxruntime");
-  say("error: " + message);
+  say("error: " + (error.place().empty() ? as_typed(message) : message));
   return error.status() == XFORMC_INTERNAL_ERROR ? 1 : 2;
 }
 

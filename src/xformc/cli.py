@@ -7,6 +7,7 @@ reader of our output has gone; 143 terminated.
 import inspect
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable, Generator, Mapping
@@ -85,7 +86,18 @@ class _Commands(TyperGroup):
 
 
 class _Command(TyperCommand):
-    """A command whose help names its arguments without their types."""
+    """A command whose help names its arguments without their types, and whose errors name options as they are typed."""
+
+    def invoke(self, ctx: Any) -> object:
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            if error.place is not None:  # in a file, in which names are as Python's
+                raise
+            names = {one.name: next((word for word in one.opts if word.startswith("--")), "") for one in self.params}
+            raise UserError(
+                _as_typed(error.message, names), hint=None if error.hint is None else _as_typed(error.hint, names)
+            ) from error
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         records: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
@@ -99,6 +111,11 @@ class _Command(TyperCommand):
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
+
+
+def _as_typed(text: str, options: Mapping[str, str]) -> str:
+    """The text with options in place of the names that they have in Python, if these cannot be other words."""
+    return re.sub(r"(?<![\w.'/-])[a-z]+(?:_[a-z]+)+(?![\w.'/-])", lambda found: options.get(found[0]) or found[0], text)
 
 
 def _first_paragraph(command: Any) -> str:

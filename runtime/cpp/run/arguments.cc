@@ -1,8 +1,10 @@
 #include "arguments.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 
 namespace run {
@@ -421,6 +423,9 @@ class Reader {
   Arguments found_;
 };
 
+// Whether the character may be part of a name, or of a path.
+bool in_word(char one) { return std::isalnum(static_cast<unsigned char>(one)) || strchr("_.'/-", one) != nullptr; }
+
 void check_files(const Arguments& arguments, const xformc::Engine& engine) {
   const auto fail = [](const std::string& message, const char* hint) {
     throw xformc::Error(XFORMC_INVALID_ARGUMENT, message, "", hint);
@@ -448,6 +453,21 @@ void check_task(const Arguments& arguments, const xformc::Engine& engine) {
         XFORMC_INVALID_ARGUMENT,
         engine.name() + " is a " + engine.task() + " engine; " + name + " needs a " + wanted + " engine", "", ASK);
   }
+}
+
+std::string as_typed(std::string text) {
+  for (const Option& option : options()) {
+    std::string name = option.names[0].substr(2);
+    std::replace(name.begin(), name.end(), '-', '_');
+    if (name.find('_') == std::string::npos) continue;  // may be a word like any other
+    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at)) {
+      const size_t end = at + name.size();
+      const bool alone = (at == 0 || !in_word(text[at - 1])) && (end == text.size() || !in_word(text[end]));
+      if (alone) text.replace(at, name.size(), option.names[0]);
+      at += alone ? option.names[0].size() : 1;
+    }
+  }
+  return text;
 }
 
 std::string help() {

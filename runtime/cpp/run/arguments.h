@@ -29,6 +29,9 @@ Arguments parse(const std::vector<std::string>& words);
 // Throws Error if files or an option were given that this engine does not take.
 void check_task(const Arguments& arguments, const xformc::Engine& engine);
 
+// The text of an error with options in place of the names that they have in the API, such as beam_size.
+std::string as_typed(std::string text);
+
 std::string help();
 
 }  // namespace run

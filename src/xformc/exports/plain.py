@@ -6,7 +6,7 @@ from pathlib import Path
 from xformc.compiler.backends.onnx.initializers import Initializers, save_models
 from xformc.compiler.backends.onnx.models import forward_model
 from xformc.compiler.pipeline import SEARCH, begin, run_passes
-from xformc.compiler.results.kind import Declared
+from xformc.compiler.results.kind import KINDS
 from xformc.exports.source import Source, read_source
 from xformc.exports.tensors import Format, rounded
 from xformc.files import atomic_directory
@@ -44,17 +44,13 @@ def export_onnx(path: Path, out: Path) -> tuple[list[str], list[str]]:
     check_free(out)
     source = read_source(path)
     graph = run_passes(begin(source.spec, "portable"), without=("step", *SEARCH)).graph
-    initializers, names = Initializers(source.arrays), [_named(one) for one in source.spec.results]
+    initializers = Initializers(source.arrays)
+    names = [f"{result.name}{KINDS[result.kind].raw}" for result in source.spec.results]
     model = forward_model(graph, initializers, target="portable", names=names)
     with writing(out), atomic_directory(out, replace=False) as part:
         save_models({MODEL: model}, initializers, part)
         _copy(source, part)
     return [value.name for value in model.graph.input], names
-
-
-def _named(result: Declared) -> str:
-    """The output of a result, of which the value is what its stage returns."""
-    return f"{result.name}_{'value' if result.kind in ('numbers', 'vectors') else 'logits'}"
 
 
 def _copy(source: Source, folder: Path) -> None:
