@@ -76,6 +76,7 @@ class Elaborator:
             turns[name] = []
             self.log.enter("stage", name, name, x)
             values[name] = self.log.leave(self.inline(stage, scope, x, name, turns[name]))
+            self.writer.end_stage(name, stage.span, values[name])
         graph = self.writer.finish([self.result(task, result, values) for result in self.model.results])
         used = (frozenset(self.binder.used), frozenset(self.choices), frozenset(self.defaults))
         return Elaborated(graph, self.writer.paths(), *used, self.log)

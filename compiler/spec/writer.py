@@ -50,6 +50,7 @@ class Writer:
         self._patterns: dict[str, str] = {}
         self._declared: dict[str, Parameter] = {}
         self._spans: dict[str, Span] = {}
+        self._stages: dict[str, Problem] = {}
         self.behind: dict[str, tuple[str, Op]] = {}
         """The values whose last axis came behind another by matching names, each with that axis and the op."""
         self._masks: dict[str, Value] = {}
@@ -209,6 +210,10 @@ class Writer:
             pattern.append("*" if around in self._turns else part)
         return "/".join(own), "/".join(pattern)
 
+    def end_stage(self, name: str, span: Span, value: Value) -> None:
+        """Note that `value` is that of a stage: if nothing uses it, the stage is named and not its last step."""
+        self._stages[value.name] = Problem(span, f"the stage '{name}' is never used")
+
     def finish(self, results: Sequence[Value]) -> Graph:
         """The graph. Raises: SpecError for ties to unknown parameters; for unused results, inputs and parameters."""
         raise_problems(self._tied.problems(self._declared))
@@ -222,8 +227,9 @@ class Writer:
     def _unused(self, graph: Graph) -> list[Problem]:
         used = {value.name for node in graph.nodes for value in node.inputs} | {value.name for value in graph.outputs}
         used |= {node.outputs[0].name for node in graph.nodes if isinstance(node.op, AuxiliaryLoss)}
-        spans = [self._spans[node.outputs[0].name] for node in graph.nodes if node.outputs[0].name not in used]
-        problems = [Problem(span, "the result of this step is never used") for span in dict.fromkeys(spans)]
+        idle = [node.outputs[0].name for node in graph.nodes if node.outputs[0].name not in used]
+        steps = {name: Problem(self._spans[name], "the result of this step is never used") for name in idle}
+        problems = list(dict.fromkeys(self._stages.get(name, problem) for name, problem in steps.items()))
         inputs = [value.name for value in graph.inputs if value.name in self.inputs and value.name not in used]
         return problems + [Problem(self.inputs[name].span, f"the input '{name}' is never used") for name in inputs]
 
