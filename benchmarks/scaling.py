@@ -39,6 +39,9 @@ KIB = 1024
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int16": 2, "int8": 1, "int4": 0.625}
 """The bytes of a weight, and of a row's numbers when they are packed; int4 has a scale of each 32 weights."""
 
+TILE = 12
+"""The rows of a tile with AVX-512."""
+
 ATTENTION = ("Attend", "AttendCached")
 HEADS = 8
 """The heads of the models, which are divided among threads with the sentences."""
@@ -74,13 +77,15 @@ class Product:
         row_bytes = self.depth * (1 if self.precision in ("int8", "int4") else 2 if self.precision == "int16" else 4)
         if self.operator != "Project":
             blocks, chunks = ceil(self.panels * PANEL / 1024), ceil(self.rows * (1024 + PANEL) * 4 / (512 * KIB))
+            chunks = min(ceil(self.rows / TILE), chunks)
             return shared(blocks, min(blocks, ceil(8 * threads / chunks))) * chunks
         if self.weight_bytes * max(self.rows, 16) < KIB * KIB:
             return [1]
         if self.rows >= threads * 16 * (2 if self.weights > 1 << 20 else 1):
             most = min(max(384 * KIB // row_bytes, 16), 64)
             return shared(self.rows, threads * ceil(self.rows / (threads * most)))
-        chunks = ceil(self.rows * row_bytes / (384 * KIB))
+        cached, busy = ceil(self.rows * row_bytes / (384 * KIB)), ceil(2 * threads / self.panels)
+        chunks = min(ceil(self.rows / TILE), max(cached, busy))
         return shared(self.panels, min(self.panels, ceil(6 * threads / chunks))) * chunks
 
 
@@ -133,7 +138,7 @@ def planned(once: Counter[str], products: Sequence[Product], batch: int, threads
             part = sum(work * one.busiest(threads) for work, one in zip(works, own, strict=True)) / sum(works)
         elif operator in ATTENTION:
             units = batch * HEADS
-            part = busiest(shared(units, min(units, max(8, batch))), threads)
+            part = busiest(shared(units, min(units, max(8, batch, 2 * threads))), threads)
         else:
             part = 1.0
         total += part * time

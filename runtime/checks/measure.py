@@ -24,6 +24,9 @@ PARTS = (1 / 16, 1 / 4, 1, 4)
 FEWEST = 8
 """The minimum number of examples of a measurement."""
 
+ROUNDS = 3
+"""How often each plan is measured, in turns with the others: other programs slow down some of the time."""
+
 
 @dataclass(frozen=True)
 class Loading:
@@ -50,12 +53,18 @@ class Latency:
 
 @dataclass(frozen=True)
 class Throughput:
-    """Examples and tokens per second over `count` examples in batches; `peak` is the process's peak memory in bytes."""
+    """Examples and tokens per second over `count` examples in batches: those of the round in the middle.
+
+    `lowest` and `highest` are the examples per second of the slowest and the fastest round. `peak` is the process's
+    peak memory in bytes after the first.
+    """
 
     workers: int
     max_batch_tokens: int
     examples_per_second: float
     tokens_per_second: float
+    lowest: float
+    highest: float
     count: int
     peak: int
 
@@ -109,26 +118,57 @@ def measure_latency(work: Workload, seconds: float) -> Latency:
     return Latency(first, p50, p90, p99, len(times), tokens / len(times))
 
 
-def measure_throughput(
-    work: Workload, plans: Sequence[Batching], first_rate: float, seconds: float
-) -> Iterator[Throughput]:
-    """Measure each plan in order, for about `seconds` each.
+@dataclass(frozen=True)
+class Turn:
+    """A measurement of `plan` in one round: seconds, examples and tokens; `peak` as in Throughput."""
+
+    plan: Batching
+    seconds: float
+    count: int
+    tokens: int
+    peak: int
+
+
+def measure_turns(work: Workload, plans: Sequence[Batching], first_rate: float, seconds: float) -> Iterator[Turn]:
+    """Measure each plan in each of ROUNDS rounds, about `seconds` in all.
 
     `first_rate` is an estimate of the first plan's examples per second.
     """
-    rate = first_rate
-    for plan in plans:
-        list(work.run(work.items[:1], plan))
-        elapsed, tokens, count = 0.0, 0, 0
-        while elapsed < seconds / 2:  # the rate of the first plan is an estimate
-            count = max(FEWEST, int(rate * seconds))
+    rate, rates = first_rate, dict[Batching, float]()
+    for plan in plans * ROUNDS:
+        if plan not in rates:
+            list(work.run(work.items[:1], plan))
+        elapsed, tokens, count, rate = 0.0, 0, 0, rates.get(plan, rate)
+        while elapsed < seconds / ROUNDS / 2:  # the rate of the first plan is an estimate
+            count = max(FEWEST, int(rate * seconds / ROUNDS))
             items = list(islice(cycle(work.items), count))
             began = time.perf_counter()
             tokens = sum(work.run(items, plan))
             elapsed = time.perf_counter() - began
             rate = count / elapsed
-        assert plan.workers is not None
-        yield Throughput(plan.workers, plan.max_batch_tokens, rate, tokens / elapsed, count, peak_memory())
+        rates[plan] = rate
+        yield Turn(plan, elapsed, count, tokens, peak_memory())
+
+
+def throughputs(turns: Sequence[Turn]) -> list[Throughput]:
+    """What the turns say of each plan, in order."""
+    return [_throughput([turn for turn in turns if turn.plan == plan]) for plan in dict.fromkeys(t.plan for t in turns)]
+
+
+def _throughput(turns: Sequence[Turn]) -> Throughput:
+    ordered = sorted(turns, key=lambda turn: turn.count / turn.seconds)
+    middle, plan = ordered[len(ordered) // 2], turns[0].plan
+    assert plan.workers is not None
+    return Throughput(
+        plan.workers,
+        plan.max_batch_tokens,
+        middle.count / middle.seconds,
+        middle.tokens / middle.seconds,
+        ordered[0].count / ordered[0].seconds,
+        ordered[-1].count / ordered[-1].seconds,
+        sum(turn.count for turn in turns),
+        turns[0].peak,
+    )
 
 
 def quantile(values: Sequence[float], share: float) -> float:

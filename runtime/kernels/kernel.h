@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "ort.h"
@@ -46,6 +47,12 @@ void parallel(Ort::KernelContext& context, size_t count, const Work& work) {
     context.ParallelFor([](void* data, size_t i) { (*static_cast<Caught<Work>*>(data))(i); }, count, count, &caught);
     if (caught.failure != nullptr) std::rethrow_exception(caught.failure);
   }
+}
+
+// The threads that work may be divided among: those of the machine, since nothing says how many a session has.
+inline int64_t machine_threads() {
+  static const int64_t threads = std::max(1u, std::thread::hardware_concurrency());
+  return threads;
 }
 
 inline int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }  // a >= 0, b > 0

@@ -1,7 +1,6 @@
 // The operator Project: y = activate(x W^T + b) + residual for one or several W, and perhaps a normalization.
 #include <algorithm>
 #include <map>
-#include <thread>
 
 #include "product.h"
 
@@ -15,7 +14,7 @@ constexpr int64_t FEW_BYTES = 1024 * 1024;    // of weights, those of each row c
 constexpr int64_t SHARE_ROWS = 16;            // the fewest rows that are worth reading all weights,
 constexpr int64_t MOST_SHARE_ROWS = 64;       // and the most that stay in a core's cache with what is made of them
 constexpr int64_t MANY_WEIGHTS = 1 << 20;     // reading more of them for each share takes twice as many rows
-constexpr int64_t ITEMS_PER_THREAD = 6;
+constexpr int64_t ITEMS_PER_THREAD = 6, LEAST_ITEMS = 2;
 
 enum class Norm { none, layer, rms };
 
@@ -130,7 +129,7 @@ struct Project {
       panels = 0;
       for (const Part& part : parts) panels += ceil_div(part.outputs, PANEL);
       const int64_t bytes = panels * panel_bytes(kernel.precision_, depth);
-      static const int64_t threads = std::max(1u, std::thread::hardware_concurrency());
+      const int64_t threads = machine_threads();
       if (bytes * std::max(rows, SHARE_ROWS) < FEW_BYTES) {
         project_rows(0, rows);
       } else if (rows >= threads * SHARE_ROWS * (panels * PANEL * depth > MANY_WEIGHTS ? 2 : 1)) {
@@ -139,7 +138,7 @@ struct Project {
         const int64_t shares = threads * ceil_div(rows, threads * most);
         parallel(context, shares, [&](size_t i) { project_rows(rows * i / shares, rows * (i + 1) / shares); });
       } else {
-        project_panels(ITEMS_PER_THREAD * threads);
+        project_panels(threads);
       }
     }
 
@@ -151,12 +150,13 @@ struct Project {
       normalize(first, last);
     }
 
-    // All rows by all threads, in at least so many items of work: chunks of rows that stay in the cache, times groups
-    // of panels.
-    void project_panels(int64_t items) const {
+    // All rows by so many threads, in items of work: chunks of rows that stay in the cache, times groups of panels. Where
+    // panels are fewer than threads, there are more chunks.
+    void project_panels(int64_t threads) const {
       const PackedRows packed(context, kernel.routines_, kernel.precision_, x, rows, depth);
-      const int64_t chunks = std::min(packed.blocks(), ceil_div(packed.bytes(), CACHED_BYTES));
-      const int64_t groups = std::min(panels, ceil_div(items, chunks));
+      const int64_t cached = ceil_div(packed.bytes(), CACHED_BYTES), busy = ceil_div(LEAST_ITEMS * threads, panels);
+      const int64_t chunks = std::min(packed.blocks(), std::max(cached, busy));
+      const int64_t groups = std::min(panels, ceil_div(ITEMS_PER_THREAD * threads, chunks));
       parallel(context, groups * chunks, [&](size_t i) {
         const int64_t chunk = i / groups, group = i % groups;
         multiply(packed, 0, packed.blocks() * chunk / chunks, packed.blocks() * (chunk + 1) / chunks,

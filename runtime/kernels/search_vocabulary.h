@@ -1,8 +1,6 @@
 // The logits of a projection onto a vocabulary, which are scanned while they are in the cache and never stored.
 #pragma once
 
-#include <thread>
-
 #include "product.h"
 #include "search_scan.h"
 
@@ -12,7 +10,7 @@ namespace xformc {
 class LogitShares {
  public:
   LogitShares(const PackedRows& packed, const Weight& weight, int64_t rows) : packed_(packed), weight_(weight) {
-    static const int64_t items = ITEMS_PER_THREAD * std::max(1u, std::thread::hardware_concurrency());
+    const int64_t items = ITEMS_PER_THREAD * machine_threads();
     chunks_ = std::min(packed.blocks(), ceil_div(rows * STRIDE * sizeof(float), CACHED_BYTES));
     parts_ = std::min(Scan::blocks_of(weight.outputs), ceil_div(items, chunks_));
   }

@@ -9,7 +9,7 @@ from tiny_engine import SENTENCES
 from xformc.compiler.build import build_engine
 from xformc.errors import UserError
 from xformc.runtime import Engine, load
-from xformc.runtime.checks.measure import measure_latency, measure_throughput, quantile, timed_load
+from xformc.runtime.checks.measure import Turn, measure_latency, measure_turns, quantile, throughputs, timed_load
 from xformc.runtime.checks.workload import random_workload, text_workload
 from xformc.runtime.stream import Batching
 
@@ -60,9 +60,18 @@ def test_latency_and_throughput_are_of_all_plans(engine: Engine) -> None:
     assert 0 < latency.p50 <= latency.p90 <= latency.p99
     assert latency.count >= 8
     plans = [Batching(1, 500), Batching(2, 5000)]
-    found = list(measure_throughput(work, plans, 1 / latency.p50, 0.05))
+    found = throughputs(list(measure_turns(work, plans, 1 / latency.p50, 0.05)))
     assert [(one.workers, one.max_batch_tokens) for one in found] == [(1, 500), (2, 5000)]
-    assert all(one.tokens_per_second > one.examples_per_second > 0 for one in found)
+    assert all(one.tokens_per_second > one.examples_per_second >= one.lowest > 0 for one in found)
+    assert all(one.highest >= one.examples_per_second for one in found)
+
+
+def test_the_round_in_the_middle_counts() -> None:
+    one, other = Batching(1, 500), Batching(2, 500)
+    turns = [Turn(one, 1.0, 10, 30, 7), Turn(other, 1.0, 5, 5, 8), Turn(one, 2.0, 10, 20, 9), Turn(one, 1.0, 20, 80, 9)]
+    fast, slow = throughputs(turns)
+    assert (fast.examples_per_second, fast.tokens_per_second, fast.lowest, fast.highest) == (10, 30, 5, 20)
+    assert (fast.count, fast.peak, slow.count, slow.workers) == (40, 7, 5, 2)
 
 
 @pytest.mark.parametrize("name", [*SPECS])

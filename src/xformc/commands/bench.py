@@ -12,11 +12,13 @@ from typer import Option
 from xformc.commands.options import BeamSize, Device, EngineFolder, Json, Threads
 from xformc.errors import UserError
 from xformc.runtime.checks.measure import (
+    ROUNDS,
     Report,
     make_plans,
     measure_latency,
-    measure_throughput,
+    measure_turns,
     peak_memory,
+    throughputs,
     timed_load,
 )
 from xformc.runtime.checks.workload import Workload, make_workload
@@ -61,9 +63,10 @@ def bench(
     xformc bench demo/engine -j 2 --max-batch-tokens 8192 --seconds 30 --json
 
     Latency is the time from a sentence to its result, one sentence at a time, on all cores. Throughput is measured in
-    batches, for each number of workers and each batch capacity; the table shows which of them suit your text and your
-    memory. Measure with your own text: random sentences have 5 to 45 tokens, and their outputs may be longer than
-    those of real ones.
+    batches, for each number of workers and each batch capacity, which take turns in three rounds; the table has the
+    round in the middle, the slowest and the fastest one. It shows which settings suit your text and your memory.
+    Measure with your own text: random sentences have 5 to 45 tokens, and their outputs may be longer than those of
+    real ones.
     """
     before = peak_memory()
     loaded, loading = timed_load(engine, threads, device)
@@ -73,8 +76,8 @@ def bench(
     plans = make_plans(loaded.manifest, workers, max_batch_tokens, threads)
     latency = measure_latency(work, seconds)
     size = sum(path.stat().st_size for path in engine.iterdir())
-    measured = measure_throughput(work, plans, 1 / latency.p50, seconds)
-    found = list(tracked(measured, "measuring", len(plans)))
+    turns = measure_turns(work, plans, 1 / latency.p50, seconds)
+    found = throughputs(list(tracked(turns, "measuring", ROUNDS * len(plans))))
     report = Report(size, loading, latency, found, (before, peak_memory()))
     if as_json:
         print(json.dumps({"engine": loaded.manifest.name, **asdict(report)}))
@@ -100,13 +103,16 @@ def _print(engine: Engine, work: Workload, report: Report, threads: int | None) 
         "workers",
         "max_batch_tokens",
         f"{work.unit}s/s",
+        "lowest",
+        "highest",
         f"{work.tokens}/s",
         "peak MB so far",
         f"{work.unit}s",
     ):
         table.add_column(title, justify="right")
     for one in report.throughput:
-        rates = (f"{one.examples_per_second:,.1f}", f"{one.tokens_per_second:,.1f}")
+        speeds = (one.examples_per_second, one.lowest, one.highest, one.tokens_per_second)
+        rates = [f"{speed:,.1f}" for speed in speeds]
         table.add_row(str(one.workers), f"{one.max_batch_tokens:,}", *rates, f"{one.peak / 1e6:,.0f}", f"{one.count:,}")
     print()
     Console(width=100, markup=False).print(table)
