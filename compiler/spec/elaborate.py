@@ -180,7 +180,9 @@ class Elaborator:
         if block.name in scope.blocks:
             chain = " -> ".join((*scope.blocks[scope.blocks.index(block.name) :], block.name))
             raise scope.problem(call.span, f"a block contains itself: {chain}")
-        inner = Scope({"x": x}, {}, (*scope.blocks, block.name), scope.user, caller=scope.caller)
+        others = block.span.source.shipped or block.span.source.library
+        caller = scope.caller if others else scope.user
+        inner = Scope({"x": x}, {}, (*scope.blocks, block.name), scope.user, caller=caller)
         bound: dict[str, Bound] = {}
         for name, parameter in block.signature.parameters.items():
             given = call.arguments.get(name)

@@ -73,7 +73,7 @@ class Span:
 class Problem:
     """One mistake. `user`: for a mistake in a shipped or imported block, the step of the spec that led to it.
 
-    `caller`: if that step is in an imported block, the step that led to it.
+    `caller`: if that step is in a block of the user's own or an imported one, the step that led to it.
     """
 
     span: Span

@@ -50,8 +50,8 @@ Bound = (
 class Scope:
     """The names that a body may use. `blocks` are the enclosing blocks, `user` the last step in the user's spec.
 
-    `caller`: if that step is in an imported block, the step of the spec that led to it. `turns`: of each named
-    repetition, the values of its turns so far, by name.
+    `caller`: if that step is in a block of the user's own or an imported one, the step of the spec that led to it.
+    `turns`: of each named repetition, the values of its turns so far, by name.
     """
 
     values: Mapping[str, Value]
@@ -66,7 +66,7 @@ class Scope:
         if span.source.shipped:
             return self
         if not span.source.library:
-            return replace(self, user=span, caller=None)
+            return replace(self, user=span)
         return replace(self, user=span, caller=self.caller if self.user.source.library else self.user)
 
     def problem(self, span: Span, message: str, hint: str | None = None) -> SpecError:
