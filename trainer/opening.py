@@ -128,7 +128,7 @@ def open_run(
             tokenizer = make_tokenizer(corpus.train, schema, wanted)
     if schema.objective is not None and schema.objective.masked is not None and tokenizer is not None:
         corpus = replace(corpus, labels=piece_labels(schema, tokenizer))
-    encoded = encode_corpus(corpus, schema, tokenizer, redraw_of(spec, schema), spec.train.stages)
+    encoded = encode_corpus(corpus, schema, tokenizer, redraw_of(spec, schema), spec.train.stages, identity.seed)
     if not known:
         create_run(out, spec.resolved_yaml(), identity, tokenizer, corpus.labels)
     return encoded

@@ -18,6 +18,7 @@ from xformc.trainer.run import METRICS, SCORES
 
 MOST = 1_000
 RESULTS = "sweep.json"
+BEGUN = "begun.json"
 Settings = Mapping[str, object]
 """Values of a spec by path, as those of --set."""
 
@@ -76,6 +77,28 @@ def name_of(settings: Settings) -> str:
 def text_of(settings: Settings) -> str:
     """The settings in a line."""
     return " ".join(f"{path}={json.dumps(value, default=str)}" for path, value in settings.items()) or "(as it is)"
+
+
+def check_begun(out: Path, spec: str, options: Sequence[str]) -> None:
+    """Record what all runs of a sweep have in common: the spec, and the options of the command line.
+
+    Raises: UserError if the sweep in `out` was begun with others, so that its results would not belong together.
+    """
+    path, own = out / BEGUN, {"spec": spec, "options": list(options)}
+    if not path.exists():
+        out.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as part:
+            part.write_text(json.dumps(own, indent=2) + "\n", encoding="utf-8")
+        return
+    try:
+        known: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot be read: {error}", place=str(path)) from error
+    words = {"spec": "another spec", "options": "other options"}
+    changed = [words[name] for name, value in own.items() if not isinstance(known, dict) or known.get(name) != value]
+    if changed:
+        hint = "give the same ones, or another --output"
+        raise UserError(f"the sweep was begun with {' and '.join(changed)}", place=str(out), hint=hint)
 
 
 def sweep(

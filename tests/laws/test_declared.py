@@ -40,7 +40,7 @@ from xformc.runtime.searching.translate import SEED, write_rows
 from xformc.trainer.data.batches import make_batch
 from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import encode_split, make_tokenizer
-from xformc.trainer.data.objectives import copies_of
+from xformc.trainer.data.objectives import Draws, copies_of
 from xformc.trainer.data.text_files import Texts
 
 NUDGED = 1e-5
@@ -79,10 +79,10 @@ def test_an_objective_makes_the_same_examples_again_for_a_finite_step(tmp_path: 
     tokenizer, copies = make_tokenizer(split, schema, spec.train.tokenizer), copies_of(spec.train.objective)
     found, again = (
         make_batch(one, np.arange(len(one)))
-        for one in (encode_split(split, schema, tokenizer, {}, copies=copies) for _ in range(2))
+        for one in (encode_split(split, schema, tokenizer, {}, Draws(copies, 3)) for _ in range(2))
     )
     given, repeated = ([*one.inputs.values(), *one.targets.values()] for one in (found, again))
-    assert all(torch.equal(one, other) for one, other in zip(given, repeated, strict=True))
+    assert all(map(torch.equal, given, repeated))
     assert len(PLAIN) * (copies - 1) < len(given[0]) <= len(PLAIN) * copies and found.count > 0
     module = TorchModule(compile_training(spec).graph, seed=1)
     loss, *_ = module(*given)

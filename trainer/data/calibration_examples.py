@@ -15,7 +15,7 @@ from xformc.trainer.data.batches import Examples
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import Split, encode_split, make_tokenizer, name_labels, read_split, reads_text
 from xformc.trainer.data.label_names import COLUMN
-from xformc.trainer.data.splits import JSON_LINES, suffix_of
+from xformc.trainer.data.splits import TABLES, suffix_of
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.data.vocabulary import Tokenizer
 
@@ -46,7 +46,7 @@ def _require_files(files: Sequence[Path], schema: DataSchema) -> None:
         if found not in schema.suffixes if schema.labelled else found == "npz":
             kinds = f".{' or .'.join(schema.suffixes)}" if schema.labelled else "text, not arrays"
             raise UserError(f"{schema.task} with these inputs is calibrated with {kinds}", place=str(path))
-    count = 2 if schema.task == "translation" and suffix_of(files[0]) not in ("tsv", JSON_LINES) else 1
+    count = 2 if schema.task == "translation" and suffix_of(files[0]) not in ("tsv", *TABLES) else 1
     if len(files) != count:
         wanted = "a source and its target" if count == 2 else "one file"
         raise UserError(

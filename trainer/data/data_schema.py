@@ -12,7 +12,7 @@ from xformc.format.tasks import NAMED, TASKS
 from xformc.format.tokens import SpecialTokens
 from xformc.runtime.media.reader import suffixes_of
 from xformc.trainer.data.label_names import COLUMN
-from xformc.trainer.data.splits import JSON_LINES
+from xformc.trainer.data.splits import TABLES
 from xformc.trainer.data.targets.target import TARGETS, Target
 
 SIMILAR = "_similar"
@@ -102,7 +102,7 @@ class DataSchema:
     def suffixes(self) -> tuple[str, ...]:
         """The suffixes of files that can hold the data."""
         if self.objective is not None or (not self.labelled and not self.declared):
-            return ("txt", JSON_LINES)
+            return ("txt", *TABLES)
         files, own = self.files, [name for name in self.texts if self.inputs[name].is_sequence]
         if files and not self.declared:
             only_text = len(files) == len(self.inputs) and self.positions is None

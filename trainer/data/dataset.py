@@ -14,7 +14,7 @@ from xformc.trainer.data.data_schema import DataSchema
 from xformc.trainer.data.file_columns import as_arrays, read_files
 from xformc.trainer.data.label_names import COLUMN, label_names, labels_of
 from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
-from xformc.trainer.data.objectives import copies_of, symbols
+from xformc.trainer.data.objectives import ONCE, Draws, copies_of, symbols
 from xformc.trainer.data.redrawn_texts import Redraw, RedrawnTexts
 from xformc.trainer.data.result_examples import encode_results, has_texts, target_labels, text_columns
 from xformc.trainer.data.shards.manifest import MANIFEST
@@ -70,9 +70,11 @@ def encode_corpus(
     tokenizer: Tokenizer | None,
     redraw: Redraw = KEPT,
     stages: Sequence[Mixture] = (),
+    seed: int = 0,
 ) -> EncodedCorpus:
     """Make examples of both splits; the training texts have what `redraw` says anew in each epoch.
 
+    `seed` is that of an objective's noise.
     `stages` weigh the corpora of prepared data by their names, one stage after another.
 
     Raises: UserError if the data does not fit the spec or is all too long.
@@ -84,8 +86,8 @@ def encode_corpus(
     if stages:
         hint = "prepare several corpora with xformc data, or remove train.stages from the spec"
         raise UserError("train.stages weigh the corpora of prepared data", place=str(corpus.train.path), hint=hint)
-    copies = 1 if schema.objective is None else copies_of(schema.objective)
-    train = encode_split(corpus.train, schema, tokenizer, corpus.labels, copies=copies)
+    draws = ONCE if schema.objective is None else Draws(copies_of(schema.objective), seed)
+    train = encode_split(corpus.train, schema, tokenizer, corpus.labels, draws)
     if redraw != KEPT:
         train = _redrawn(corpus, schema, tokenizer, redraw, train)
     return EncodedCorpus(train, encode_split(corpus.valid, schema, tokenizer, corpus.labels))
@@ -192,15 +194,14 @@ def encode_split(
     schema: DataSchema,
     tokenizer: Tokenizer | None,
     labels: Mapping[str, tuple[str, ...]],
-    *,
-    copies: int = 1,
+    draws: Draws = ONCE,
 ) -> Examples:
-    """Make examples of a split; `copies` is how often an objective uses each text.
+    """Make examples of a split; an objective has its noise by `draws`.
 
     Raises: UserError if it does not fit the spec or is all too long.
     """
     if schema.declared:
-        examples = encode_results(split, schema, tokenizer, labels, copies=copies)
+        examples = encode_results(split, schema, tokenizer, labels, draws)
     elif isinstance(split, Arrays):
         examples = encode_arrays(split, schema, labels.get(COLUMN, ()))
     elif split.arrays:

@@ -1,6 +1,7 @@
 """Objectives that make examples of plain text: masked tokens, spans, denoising, and prefixes.
 
-An objective draws its noise once for each of `copies` of the training data, so that a run resumes to the bit.
+An objective draws its noise once for each of `copies` of the training data, from the seed, the copy and the place of
+the text, so that a run resumes to the bit.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,18 @@ class Noise:
     mask: int
     sentinels: Sequence[int]
     ordinary: range
+
+
+@dataclass(frozen=True)
+class Draws:
+    """How often each text is used, each time with noise of its own, and the seed of all."""
+
+    copies: int
+    seed: int
+
+
+ONCE = Draws(1, 0)
+"""The noise of validation data."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from xformc.trainer.data.columns import Column, Pairs, Sequences, Values, pack
 from xformc.trainer.data.data_schema import SIMILAR, DataSchema
 from xformc.trainer.data.file_columns import file_column
 from xformc.trainer.data.npz import Arrays
-from xformc.trainer.data.objectives import Noise, corrupt, symbols
+from xformc.trainer.data.objectives import ONCE, Draws, Example, Noise, corrupt, symbols
 from xformc.trainer.data.targets.target import TARGETS, Cells, Names, Target
 from xformc.trainer.data.text_examples import packed, shifted
 from xformc.trainer.data.text_files import Texts
@@ -61,15 +61,15 @@ def target_labels(split: Texts | Arrays, schema: DataSchema) -> dict[str, Names]
 
 
 def encode_results(
-    split: Texts | Arrays, schema: DataSchema, tokenizer: Tokenizer | None, labels: Labels, *, copies: int = 1
+    split: Texts | Arrays, schema: DataSchema, tokenizer: Tokenizer | None, labels: Labels, draws: Draws = ONCE
 ) -> Examples:
-    """Return the examples of one split, without those that are too long; an objective uses a text `copies` times.
+    """Return the examples of one split, without those that are too long; an objective has its noise by `draws`.
 
     Raises: UserError for a column that is missing or does not fit the spec, with its line or row if there is one.
     """
     if schema.objective is not None:
         assert tokenizer is not None
-        return _corrupted(_cells(split, "text").texts or [], schema, schema.objective, tokenizer, copies)
+        return _corrupted(_cells(split, "text").texts or [], schema, schema.objective, tokenizer, draws)
     _require_one_kind(schema, str(split.path))
     encoder = _Encoder(split, schema, tokenizer)
     inputs: dict[str, Column] = {}
@@ -97,14 +97,19 @@ def encode_results(
 
 
 def _corrupted(
-    texts: list[str], schema: DataSchema, objective: Objective, tokenizer: Tokenizer, copies: int
+    texts: list[str], schema: DataSchema, objective: Objective, tokenizer: Tokenizer, draws: Draws
 ) -> Examples:
-    """The examples that an objective makes of texts, those of each copy together; longer texts are cut into parts."""
-    vocabulary, random = tokenizer.vocabularies[schema.texts[0]], np.random.default_rng([copies, len(texts)])
-    noise = noise_of(objective, vocabulary)
-    most = schema.longest - 2
-    parts = [ids[start : start + most] for ids in vocabulary.encode(texts) for start in range(0, len(ids), most) if ids]
-    made = [corrupt(objective, ids, noise, random) for _ in range(copies) for ids in parts]
+    """The examples that an objective makes of texts, those of each copy together; longer texts are cut into parts.
+
+    The noise of a text depends on the seed, the copy and its place alone.
+    """
+    vocabulary = tokenizer.vocabularies[schema.texts[0]]
+    noise, most, made = noise_of(objective, vocabulary), schema.longest - 2, list[Example | None]()
+    encoded = vocabulary.encode(texts)
+    for copy in range(draws.copies):
+        for place, ids in enumerate(encoded):
+            random = np.random.default_rng([draws.seed, copy, place])
+            made += [corrupt(objective, ids[at : at + most], noise, random) for at in range(0, len(ids), most)]
     found = [example for example in made if example is not None]
     if objective.masked is not None:
         (name,), (target,) = schema.texts, schema.targets

@@ -5,11 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from xformc.errors import UserError
+from xformc.runtime.text.lines import plain_name
 
 TRAIN_NAMES = ("train",)
 VALID_NAMES = ("valid", "val", "dev")
 PLAIN_LANGUAGES = (("source", "target"), ("src", "tgt"))
-JSON_LINES = "jsonl"
+JSON_LINES, PARQUET = "jsonl", "parquet"
+TABLES = (JSON_LINES, PARQUET)
+"""Files whose columns have names."""
 Files = tuple[Path, ...]
 """The files of one split: one file with every column, or one file per column."""
 
@@ -23,7 +26,7 @@ class CorpusFiles:
 
 
 def find_files(folder: Path, suffixes: Sequence[str]) -> CorpusFiles:
-    """Find `train.SUFFIX` and `valid.SUFFIX` (or `val`, `dev`), plain or `.gz`, for one of the suffixes.
+    """Find `train.SUFFIX` and `valid.SUFFIX` (or `val`, `dev`), plain or `.gz` or `.zst`, for one of the suffixes.
 
     Raises: UserError unless there is exactly one such file for each split, with the same suffix.
     """
@@ -37,10 +40,10 @@ def find_files(folder: Path, suffixes: Sequence[str]) -> CorpusFiles:
 
 
 def find_pairs(folder: Path, languages: str | None = None) -> CorpusFiles:
-    """Find the parallel text in `folder`: `train.*` and `valid.*` (or `val.*`, `dev.*`), plain or `.gz`.
+    """Find the parallel text in `folder`: `train.*` and `valid.*` (or `val.*`, `dev.*`), plain, `.gz` or `.zst`.
 
-    A split is `SPLIT.tsv`, `SPLIT.jsonl`, or two files whose last suffixes are the languages, such as `train.en` and
-    `train.lc.tok.de.gz`. `languages` is `source-target`, for example `en-de`.
+    A split is `SPLIT.tsv`, `SPLIT.jsonl`, `SPLIT.parquet`, or two files whose last suffixes are the languages, such as
+    `train.en` and `train.lc.tok.de.gz`. `languages` is `source-target`, for example `en-de`.
 
     Raises: UserError if a split is missing, or if it is unclear which of its files is the source.
     """
@@ -67,8 +70,8 @@ def find_validation(folder: Path, suffixes: Sequence[str], languages: str | None
 
 
 def suffix_of(path: Path) -> str:
-    """Return the suffix of a file without `.gz`: `tsv` for `train.tsv.gz`."""
-    return path.name.removesuffix(".gz").rpartition(".")[2]
+    """Return the suffix of a file without that of its compression: `tsv` for `train.tsv.gz`."""
+    return plain_name(path).rpartition(".")[2]
 
 
 def _find_split(
@@ -111,7 +114,7 @@ def _parse_languages(languages: str) -> tuple[str, str]:
 
 def _find_pair(folder: Path, names: tuple[str, ...], languages: tuple[str, str] | None) -> Files:
     found = _by_suffix(folder, names)
-    both = [found.pop(suffix) for suffix in ("tsv", JSON_LINES) if suffix in found]
+    both = [found.pop(suffix) for suffix in ("tsv", *TABLES) if suffix in found]
     if languages is not None and all(language in found for language in languages):
         return (found[languages[0]], found[languages[1]])
     if len(both) > 1:
@@ -127,7 +130,7 @@ def _find_pair(folder: Path, names: tuple[str, ...], languages: tuple[str, str] 
             + (f"; there are: {', '.join(sorted(path.name for path in found.values()))}" if found else ""),
             place=str(folder),
             hint=f"add {names[0]}.tsv (source, tab, target), or {names[0]}.en and {names[0]}.de "
-            "with --languages en-de; each may end in .gz",
+            "with --languages en-de; each may end in .gz or .zst",
         )
     return (found[languages[0]], found[languages[1]])
 
@@ -135,7 +138,7 @@ def _find_pair(folder: Path, names: tuple[str, ...], languages: tuple[str, str] 
 def _by_suffix(folder: Path, names: tuple[str, ...]) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for path in sorted(folder.iterdir()):
-        parts = path.name.removesuffix(".gz").split(".")
+        parts = plain_name(path).split(".")
         if parts[0] not in names or len(parts) < 2 or not path.is_file():
             continue
         suffix = parts[-1]

@@ -8,9 +8,10 @@ from itertools import zip_longest
 from pathlib import Path
 
 from xformc.errors import UserError
+from xformc.extras import explain_missing
 from xformc.runtime.rows import Array
-from xformc.runtime.text.lines import read_file_lines
-from xformc.trainer.data.splits import JSON_LINES, Files, suffix_of
+from xformc.runtime.text.lines import LINE_BYTES, read_file_lines
+from xformc.trainer.data.splits import JSON_LINES, PARQUET, Files, suffix_of
 
 Row = tuple[str, ...]
 
@@ -63,7 +64,7 @@ def read_rows(files: Files, columns: Sequence[str]) -> Iterator[Row]:
     path, *others = files
     if others:
         return _line_rows(files)
-    return (_json_rows if suffix_of(path) == JSON_LINES else _tsv_rows)(path, columns)
+    return {JSON_LINES: _json_rows, PARQUET: _parquet_rows}.get(suffix_of(path), _tsv_rows)(path, columns)
 
 
 def row_bytes(row: Row) -> bytes:
@@ -97,6 +98,40 @@ def _tsv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
                 hint=f"each line must be {', one tab, '.join(columns)}",
             )
         yield tuple(text.strip() for text in row) if len(row) == len(columns) else ("",)
+
+
+def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
+    """Yield the texts of a Parquet file's columns; other columns are ignored, line ends become spaces."""
+    try:
+        from pyarrow import ArrowException, parquet  # noqa: PLC0415  # of an extra
+    except ModuleNotFoundError as error:
+        raise explain_missing(error) from error
+    number = 0
+    try:
+        with parquet.ParquetFile(path) as file:
+            names, kinds = file.schema_arrow.names, file.schema_arrow
+            missing = [name for name in columns if name not in names or str(kinds.field(name).type) not in _TEXT_TYPES]
+            if missing:
+                there = ", ".join(f"{field.name} ({field.type})" for field in kinds)
+                message = f"no column of text {' and '.join(missing)}; there are: {there}"
+                raise UserError(message, place=str(path), hint="name the columns after the inputs of the spec")
+            for batch in file.iter_batches(columns=list(columns)):
+                for row in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
+                    number += 1
+                    yield tuple(_cell(text, f"{path}: row {number}") for text in row)
+    except (ArrowException, OSError) as error:
+        raise UserError(f"not a complete Parquet file: {error}", place=str(path), hint="write it again") from error
+
+
+_TEXT_TYPES = ("string", "large_string", "string_view")
+
+
+def _cell(text: str | None, place: str) -> str:
+    """A text as a line has it; nothing for a null."""
+    found = (text or "").replace("\n", " ").strip()
+    if "\0" in found or len(found.encode()) > LINE_BYTES:
+        raise UserError(f"a text with a NUL byte, or of more than {LINE_BYTES:,} bytes", place=place)
+    return found
 
 
 def _json_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:

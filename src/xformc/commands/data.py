@@ -26,6 +26,10 @@ WEIGHT_HELP = """How often an epoch has each example of a corpus, one for each -
 TEMPERATURE_HELP = """Above 1, smaller corpora are repeated: a corpus of n examples has the share of n^(1/T), and the
 largest is seen once in an epoch."""
 TOKENIZER_HELP = "Use the tokenizers of this run, or this vocabulary, instead of ones trained on the text."
+TAG_HELP = """What stands before each source of a corpus, and a space, one for each --data, in order; "" for none. List
+tags in train.tokenizer.symbols, so that they are tokens of their own."""
+LANGUAGES_HELP = """Drop lines with a text in another language: the codes of ISO 639-1 in the order of the columns,
+such as en-de. It needs the extra corpora."""
 RATIO_HELP = "Drop pairs of which one side has more than R times the tokens of the other."
 
 
@@ -40,11 +44,13 @@ def data(
     settings: Settings = None,
     weight: Annotated[list[float] | None, Option(help=WEIGHT_HELP, metavar="W", show_default=False)] = None,
     temperature: Annotated[float, Option(help=TEMPERATURE_HELP, min=1.0, metavar="T")] = 1.0,
+    tag: Annotated[list[str] | None, Option(help=TAG_HELP, metavar="TEXT", show_default=False)] = None,
     max_ratio: Annotated[float | None, Option(help=RATIO_HELP, min=1.0, metavar="R")] = None,
     drop_copies: Annotated[bool, Option("--drop-copies", help="Drop pairs whose sides are equal.")] = False,
     drop_duplicates: Annotated[
         bool, Option("--drop-duplicates", help="Drop examples that were there before, in any of the corpora.")
     ] = False,
+    keep_languages: Annotated[str | None, Option(help=LANGUAGES_HELP, metavar="CODES")] = None,
     tokenizer: Annotated[Path | None, Option(help=TOKENIZER_HELP, metavar="RUN")] = None,
     workers: Annotated[
         int | None,
@@ -74,15 +80,19 @@ def data(
     weights = weight or [1.0] * len(data)
     if len(weights) != len(data) or not all(0 < one < 1e6 for one in weights):
         raise UserError("--weight is a number above 0 for each --data, in order")
+    tags = [""] * len(data) if tag is None else tag
+    if len(tags) != len(data) or any("\n" in one or "\t" in one or one != one.strip() for one in tags):
+        raise UserError('--tag is a text for each --data, in order, or "" for none')
     paired = schema.task == "translation"
     files = [find_training(folder, schema.suffixes, languages, paired=paired) for folder in data]
     wanted = Preparation(
-        [Corpus(*one) for one in zip(map(str, data), files, weights, strict=True)],
+        [Corpus(*one) for one in zip(map(str, data), files, weights, tags, strict=True)],
         find_corpus(data[0], schema, languages).valid,
         tokenizer,
         temperature,
         max_ratio,
         drop_copies,
+        None if keep_languages is None else tuple(keep_languages.split("-")),
         drop_duplicates,
         workers or os.cpu_count() or 1,
     )

@@ -81,7 +81,7 @@ def distill(
     Lines without text and lines that are too long for the engine are dropped and counted.
     """
     from xformc.trainer.data.in_order import in_order
-    from xformc.trainer.data.splits import JSON_LINES, find_validation
+    from xformc.trainer.data.splits import TABLES, find_validation
     from xformc.trainer.distill.bulk import distill as decode
     from xformc.trainer.distill.decoder import Decoding
     from xformc.trainer.distill.on_ray import find_ray, on_ray
@@ -109,7 +109,7 @@ def distill(
         raise UserError("--languages needs --valid")
     files = None
     if valid is not None:
-        files = find_validation(valid, ("txt", JSON_LINES), languages, paired=not continues)
+        files = find_validation(valid, ("txt", *TABLES), languages, paired=not continues)
     decoding = Decoding(engine, options, samples, seed, back_translation, tag, max_batch_tokens, device)
     on_gpu = device == "cuda" or (device is None and TRAITS[manifest.target].fixed)
     processes = workers or (0 if ray else 1 if on_gpu else os.cpu_count() or 1)

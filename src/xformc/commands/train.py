@@ -123,7 +123,7 @@ def _words(
 def _sweep(spec: str, settings: list[str], grid: Path, words: list[str], out: Path, *, resume: bool) -> None:
     from xformc.compiler.spec import load_spec, settings_of
     from xformc.trainer.run import check_free
-    from xformc.trainer.sweep import Settings, read_grid, table, text_of
+    from xformc.trainer.sweep import Settings, check_begun, read_grid, table, text_of
     from xformc.trainer.sweep import sweep as run_sweep
 
     every = read_grid(grid)
@@ -134,6 +134,7 @@ def _sweep(spec: str, settings: list[str], grid: Path, words: list[str], out: Pa
             raise UserError(f"{text_of(one)}: {error}", place=str(grid)) from error
     if not resume:
         check_free(out)
+    check_begun(out, load_spec(find_spec(spec), settings).resolved_yaml(), words)
 
     def command(one: Settings, run: Path) -> list[str]:
         sets = [word for setting in (*settings, *settings_of(one)) for word in ("--set", setting)]

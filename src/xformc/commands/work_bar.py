@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from xformc.runtime.text.lines import COMPRESSED
 from xformc.terminal import progress_console
 
 
@@ -23,7 +24,7 @@ def work_bar() -> Progress:
 def text_size(files: Iterable[Path]) -> int | None:
     """The bytes of the text, if all files are there and none is compressed."""
     every = list(files)
-    known = all(path.is_file() and path.suffix != ".gz" for path in every)
+    known = all(path.is_file() and path.suffix not in (*COMPRESSED, ".parquet") for path in every)
     return sum(path.stat().st_size for path in every) if known else None
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from xformc.errors import UserError
+from xformc.extras import explain_missing
 from xformc.format.tokens import SpecialTokens
 from xformc.trainer.data.foreign_vocabulary import ForeignVocabulary, opened_vocabulary
 from xformc.trainer.data.in_order import in_order
@@ -18,16 +20,19 @@ from xformc.trainer.data.text_files import Row
 from xformc.trainer.data.vocabulary import Vocabulary
 
 RATIO, COPY, NOTHING = "above the length ratio", "with equal sides", "without tokens"
+LANGUAGE = "in another language"
 
 
 @dataclass(frozen=True)
 class Filters:
     """Which rows are dropped. longest: those with more positions, or None. max_ratio: those of which one text has more
-    than this many times the tokens of another. copies: those whose texts are all the same."""
+    than this many times the tokens of another. copies: those whose texts are all the same. languages: the code of each
+    column's; rows with a text in another language are dropped."""
 
     longest: int | None = None
     max_ratio: float | None = None
     copies: bool = False
+    languages: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,7 @@ class Encoder:
         }
         encoders = {key: _encoder(vocabulary) for key, vocabulary in loaded.items()}
         self._encoders = [encoders[job.models[name], job.special[name]] for name in job.columns]
+        self._language = None if job.filters.languages is None else language_of()
         self._kind = id_type(max(column.size for column in job.columns.values()))
 
     def __call__(self, chunk: Chunk) -> Encoded:
@@ -69,6 +75,10 @@ class Encoder:
         if filters.copies:
             chosen = [row for row in rows if any(text != row[0] for text in row[1:])]
             dropped[COPY], rows = len(rows) - len(chosen), chosen
+        if filters.languages is not None and self._language is not None:
+            wanted, language = filters.languages, self._language
+            chosen = [row for row in rows if tuple(map(language, row)) == wanted]
+            dropped[LANGUAGE], rows = len(rows) - len(chosen), chosen
         columns = [encode([row[index] for row in rows]) for index, encode in enumerate(self._encoders)]
         kept = list[tuple[Ids, ...]]()
         affixes = [(list(column.before), list(column.after)) for column in self._job.columns.values()]
@@ -85,6 +95,28 @@ class Encoder:
         totals = np.array([[len(ids) for ids in row] for row in kept], np.int64).reshape(-1, len(columns)).sum(0)
         tokens = dict(zip(self._job.columns, map(int, totals), strict=True))
         return Encoded(list(make_blocks(kept, self._kind)), tokens, +dropped)
+
+
+def language_of() -> Callable[[str], str]:
+    """What returns the code of a text's language. Raises: ModuleNotFoundError without the package py3langid."""
+    try:
+        from py3langid import classify  # noqa: PLC0415  # of an extra
+    except ModuleNotFoundError as error:
+        raise explain_missing(error) from error
+    return lambda text: str(classify(text)[0])
+
+
+def check_languages(languages: Sequence[str], columns: Sequence[str]) -> None:
+    """Raises: UserError unless there is a known code for each column; ModuleNotFoundError as `language_of`."""
+    language_of()
+    from py3langid import rank  # noqa: PLC0415
+
+    known = sorted(str(code) for code, _ in rank(""))
+    if len(languages) != len(columns):
+        raise UserError(f"{'-'.join(languages)} must have a language for {' and '.join(columns)}", hint="such as en-de")
+    unknown = [code for code in languages if code not in known]
+    if unknown:
+        raise UserError(f"unknown language {unknown[0]!r}", hint=f"the languages are {', '.join(known)}")
 
 
 def _encoder(vocabulary: Vocabulary) -> Callable[[list[str]], list[list[int]]]:

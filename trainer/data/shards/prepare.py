@@ -17,7 +17,7 @@ from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.foreign_vocabulary import is_foreign
 from xformc.trainer.data.own_vocabulary import own_tokenizer
 from xformc.trainer.data.shards.chunks import after, read_chunks
-from xformc.trainer.data.shards.encoding import Filters, Job, encode_chunks
+from xformc.trainer.data.shards.encoding import Filters, Job, check_languages, encode_chunks
 from xformc.trainer.data.shards.manifest import (
     LOCK,
     MANIFEST,
@@ -53,11 +53,13 @@ RECORD_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus to prepare: its name and files, and how often an epoch has each of its rows."""
+    """A corpus to prepare: its name and files, how often an epoch has each of its rows, and a tag, which stands before
+    the first text of each row, and a space."""
 
     name: str
     files: Files
     weight: float = 1.0
+    tag: str = ""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class Preparation:
     or the file of a vocabulary.
 
     temperature: above 1, smaller corpora are repeated: the share of a corpus of n rows is that of n^(1/T), and an epoch
-    has the largest one once. max_ratio, copies: as in `Filters`. duplicates: rows that were there before are dropped.
+    has the largest one once. max_ratio, copies, languages: as in `Filters`. duplicates: rows that were there
+    before are dropped.
     """
 
     corpora: Sequence[Corpus]
@@ -75,6 +78,7 @@ class Preparation:
     temperature: float = 1.0
     max_ratio: float | None = None
     copies: bool = False
+    languages: tuple[str, ...] | None = None
     duplicates: bool = False
     workers: int = 1
 
@@ -103,6 +107,8 @@ def prepare(
     """
     schema = data_schema(spec)
     require_task(schema)
+    if wanted.languages is not None:
+        check_languages(wanted.languages, schema.columns)
     if spec.train.tokenizer.sampling is not None:
         hint = "train on the text itself, or remove train.tokenizer.sampling from the spec"
         raise UserError("train.tokenizer.sampling: the token ids of prepared data are fixed", hint=hint)
@@ -149,7 +155,8 @@ def _prepare(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path, rep
 def _write(writer: Writer, job: Job, wanted: Preparation, seen: Seen | None, report: Report) -> Sequence[str]:
     """Write what is not written yet; the hash of the text of each corpus."""
     progress, told, texts = writer.progress, time.monotonic(), writer.progress.texts
-    chunks = read_chunks([corpus.files for corpus in wanted.corpora], tuple(job.columns), seen)
+    corpora = [(corpus.files, corpus.tag) for corpus in wanted.corpora]
+    chunks = read_chunks(corpora, tuple(job.columns), seen)
     missing = after(chunks, sum(done.chunks for done in progress.done), progress.texts)
     for chunk, encoded in encode_chunks(missing, job, wanted.workers):
         dropped = Counter(chunk.dropped) + Counter(encoded.dropped)
@@ -197,7 +204,7 @@ def _job(schema: DataSchema, wanted: Preparation, tokenizer: Tokenizer, out: Pat
         columns[name] = Stored(before, after_, schema.vocabularies[name], hash_vocabulary(known[name]))
     longest = schema.longest if schema.task == "translation" else None
     models, special = ({name: out / files[name] for name in columns}, {name: known[name].special for name in columns})
-    return Job(columns, models, special, Filters(longest, wanted.max_ratio, wanted.copies))
+    return Job(columns, models, special, Filters(longest, wanted.max_ratio, wanted.copies, wanted.languages))
 
 
 def _write_validation(schema: DataSchema, files: Files, out: Path) -> None:
