@@ -125,6 +125,19 @@ def test_samples_of_a_language_model_have_a_seed_each(generates: Path, tmp_path:
     assert [row["text"] for row in rows(tmp_path / "texts")] == [text for text in wanted if text]
 
 
+def test_samples_of_translations_have_a_seed_each(folder: Path, tmp_path: Path, xformc: CommandLine) -> None:
+    (tmp_path / "mono").write_text("hello world\n\ntwo dogs\n" * 4)
+    done = xformc("distill", folder / "engine", tmp_path / "mono", "-o", tmp_path / "texts", "--samples", "2",
+                  "--seed", "5", "--top-k", "4", "-j", "1")  # fmt: skip
+    assert done.code == 0, done.err
+    lines = ["hello world", "two dogs"] * 4
+    with load(folder / "engine", threads=1) as engine:
+        drawn = engine.translate(lines, samples=2, seed=5, top_k=4)
+    wanted = [(line, one.text.strip()) for line, several in zip(lines, drawn, strict=True) for one in several]
+    found = [(row["source"], row["target"]) for row in rows(tmp_path / "texts")]
+    assert found == [pair for pair in wanted if pair[1]] and len({target for _, target in found}) > 2
+
+
 def test_wrong_options_and_engines_are_refused(
     folder: Path, generates: Path, tmp_path: Path, xformc: CommandLine
 ) -> None:
@@ -136,7 +149,8 @@ def test_wrong_options_and_engines_are_refused(
     engine, mono = folder / "engine", folder / "mono"
     assert "--temperature: no effect on engines for translation" in said(engine, mono, "--temperature", "1")
     assert "--beam-size: no effect on engines for language_model" in said(generates, mono, "--beam-size", "2")
-    assert "--samples has no effect" in said(engine, mono, "--samples", "2")
+    assert "--beam-size: no effect on samples" in said(engine, mono, "--samples", "2", "--beam-size", "2")
+    assert "--seed has no effect" in said(engine, mono, "--seed", "2")
     assert "--tag has no effect" in said(generates, mono, "--tag", "x")
     assert "--languages needs --valid" in said(engine, mono, "--languages", "en-de")
     assert "an engine for tagging; teachers translate" in said(ENGINES / "tag", mono)

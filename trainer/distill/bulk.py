@@ -18,6 +18,8 @@ from xformc.format.names import CERTIFICATE, MANIFEST
 from xformc.format.reader import read_manifest
 from xformc.runtime.generation.sampling import resolve_sample_options
 from xformc.runtime.options import resolve_options
+from xformc.runtime.rows import Row
+from xformc.runtime.searching.samples import samples_of
 from xformc.runtime.text.lines import read_file_lines
 from xformc.trainer.checkpoint import writing
 from xformc.trainer.data.in_order import in_order
@@ -121,8 +123,11 @@ def certified(decoding: Decoding) -> Manifest:
         raise UserError("its certificate has not passed", place=str(folder), hint="build the engine again")
     options: Any = decoding.options
     if manifest.task == "translation":
-        resolve_options(manifest, options)
-        idle = {"samples": decoding.samples != 1, "seed": decoding.seed != 0}
+        if decoding.samples is None:
+            resolve_options(manifest, options)
+        else:
+            samples_of(_no_row, options, manifest=manifest, tokenizer=None, pieces=None, seed=decoding.seed)
+        idle = {"seed": decoding.samples is None and decoding.seed != 0}
     else:
         resolve_sample_options(manifest, options)
         idle = {"back-translation": decoding.back, "tag": decoding.tag is not None}
@@ -130,6 +135,11 @@ def certified(decoding: Decoding) -> Manifest:
         if given:
             raise UserError(f"--{name} has no effect on engines for {manifest.task}", hint="leave it out")
     return manifest
+
+
+def _no_row(_line: int, _item: object) -> Row:
+    """The row of nothing: only the options of samples are checked."""
+    return {}
 
 
 def _decode(texts: Sequence[Path], decoding: Decoding, out: Path, decoded: Decoded, report: Report) -> Distilled:

@@ -21,14 +21,15 @@ LONG, EMPTY = "too long for the engine", "without text"
 class Decoding:
     """How texts become rows of training data.
 
-    options: those of the search or of sampling. samples, seed: texts drawn for each prompt of a language model, and the
-    seed of the first; each text has the next seed. back: the engine's texts are the sources, and the given ones the
-    targets. tag: what stands before every source, and a space.
+    options: those of the search or of sampling. samples, seed: texts drawn for each line, and the seed of the first;
+    each text has the next seed. Without samples, translations are searched for, and a language model draws one text.
+    back: the engine's texts are the sources, and the given ones the targets. tag: what stands before every source, and a
+    space.
     """
 
     engine: Path
     options: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    samples: int = 1
+    samples: int | None = None
     seed: int = 0
     back: bool = False
     tag: str | None = None
@@ -71,7 +72,8 @@ class Decoder:
         numbers = [index for index, line in enumerate(lines) if self._continues or line.strip()]
         long, rows, tokens = 0, list[dict[str, object]](), 0
         # A text that is too long is found by the engine: it is left out, and the engine goes on behind it.
-        repeated = [number for number in numbers for _ in range(self._job.samples)]
+        each = self._job.samples or 1
+        repeated = [number for number in numbers for _ in range(each)] if self._continues else numbers
         done = 0
         while done < len(repeated):
             try:
@@ -90,10 +92,12 @@ class Decoder:
     def _decoded(self, chunk: Lines, numbers: Sequence[int], done: int) -> Iterator[Sequence[Written]]:
         job, texts = self._job, [chunk.lines[number] for number in numbers]
         batching: Any = {"max_batch_tokens": job.max_batch_tokens, **job.options}
+        each = job.samples or 1
         if not self._continues:
-            yield from self._engine.translate_stream(texts, **batching)
+            seed = job.seed + (chunk.first + done) * each if job.samples else 0
+            yield from self._engine.translate_stream(texts, samples=job.samples, seed=seed, **batching)
             return
-        seed = job.seed + chunk.first * job.samples + done
+        seed = job.seed + chunk.first * each + done
         for continuation in self._engine.generate_stream(texts, seed=seed, **batching):
             yield [continuation]
 

@@ -34,7 +34,7 @@ N_BEST_HELP = "Translations of each line; each becomes a pair."
 BACK_HELP = "The text is in the target language: its translations become the sources, and the text the targets."
 TAG_HELP = "What each source begins with, such as '<BT>'; a space is put behind it."
 VALID_HELP = "A folder with valid.*, which becomes the validation data."
-SAMPLES_HELP = "Texts sampled for each line, by a language model."
+SAMPLES_HELP = "Texts sampled for each line, in place of a search.  [default of a language model: 1]"
 WORKERS_HELP = "Processes; each loads the engine.  [default: all cores, 1 on a GPU; with --ray those of the cluster]"
 RAY_HELP = "Decode on the machines of the Ray cluster at RAY_ADDRESS, which have the engine at the same path."
 
@@ -49,7 +49,7 @@ def distill(
     length_penalty: LengthPenalty = None,
     back_translation: Annotated[bool, Option("--back-translation", help=BACK_HELP)] = False,
     tag: Annotated[str | None, Option(help=TAG_HELP, metavar="TEXT")] = None,
-    samples: Annotated[int, Option(help=SAMPLES_HELP, min=1, max=10_000, metavar="N")] = 1,
+    samples: Annotated[int | None, Option(help=SAMPLES_HELP, min=1, max=10_000, metavar="N")] = None,
     temperature: Temperature = None,
     top_k: TopK = None,
     top_p: TopP = None,
@@ -72,7 +72,7 @@ def distill(
     \b
     xformc distill engines/teacher mono.en --beam-size 4 --valid data -o distilled
     xformc train student.yaml --data distilled -o runs/student
-    xformc distill engines/de-en news.de.gz --back-translation --tag '<BT>' -o backtranslated
+    xformc distill engines/de-en news.de.gz --back-translation --tag '<BT>' --samples 1 --top-k 10 -o backtranslated
     RAY_ADDRESS=head:6379 xformc distill engines/teacher mono.en --ray -o distilled
     xformc distill engines/gpt prompts.txt --samples 4 --temperature 0.8 -o texts
 
@@ -99,11 +99,15 @@ def distill(
     }
     manifest = read_manifest(engine)
     continues = manifest.task == "language_model"
-    searching = ("beam_size", "n_best", "length_penalty")
-    idle = [name for name, value in given.items() if value is not None and (name in searching) == continues]
+    draws = continues or samples is not None
+    known = ("temperature", "top_k", "top_p") if draws else ("beam_size", "n_best", "length_penalty")
+    known += ("max_new_tokens",) if continues else ()
+    idle = [name for name, value in given.items() if value is not None and name not in known]
     if idle:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
-        raise UserError(f"{named}: no effect on engines for {manifest.task}", hint="leave it out")
+        what = f"engines for {manifest.task}" if draws == continues else "samples of translations"
+        hint = "leave it out" if draws else "leave it out, or draw translations with --samples"
+        raise UserError(f"{named}: no effect on {what}", hint=hint)
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if valid is None and languages is not None:
         raise UserError("--languages needs --valid")
