@@ -51,10 +51,15 @@ def check_options(spec: Spec, options: Options) -> None:
     """Raises: UserError for settings that exclude each other."""
     if options.shard and options.compile:
         raise UserError("--shard and --compile exclude each other", hint="leave one of them out")
+    check_sharded(spec, shard=options.shard)
+
+
+def check_sharded(spec: Spec, *, shard: bool) -> None:
+    """Raises: UserError for parts of a recipe that exclude each other, or shards."""
     muon = spec.train.optimizer.muon is not None
-    if muon and (options.shard or spec.train.low_rank is not None):
+    if muon and (shard or spec.train.low_rank is not None):
         raise UserError("train.optimizer: muon excludes --shard and train.low_rank", hint="choose adamw for these")
-    if options.shard and spec.train.low_rank is not None:
+    if shard and spec.train.low_rank is not None:
         raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")
 
 

@@ -3,6 +3,7 @@ import io
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,6 +49,32 @@ def test_read_text_file_unpacks_gz(tmp_path: Path) -> None:
     (tmp_path / "plain").write_bytes(b"a\nb\n")
     (tmp_path / "packed.gz").write_bytes(gzip.compress(b"a\nb\n"))
     assert read_text_file(tmp_path / "plain") == read_text_file(tmp_path / "packed.gz") == ["a", "b"]
+
+
+@given(st.lists(st.binary(max_size=3000), max_size=4))
+def test_read_text_file_unpacks_zst_of_several_frames(
+    tmp_path_factory: pytest.TempPathFactory, parts: list[bytes]
+) -> None:
+    folder = tmp_path_factory.mktemp("zst")
+    lines = [part.hex() for part in parts]
+    frames = [zstandard.compress(f"{line}\n".encode() * 50) for line in lines]
+    (folder / "packed.zst").write_bytes(b"".join(frames))
+    assert read_text_file(folder / "packed.zst") == [line for line in lines for _ in range(50)]
+
+
+@pytest.mark.parametrize("content", [b"plain text", zstandard.compress(b"a\nb\n" * 1000)[:-3], b"\x28\xb5\x2f\xfd" * 9])
+def test_read_text_file_refuses_broken_zst(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "broken.zst"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match="not a complete zstd file") as caught:
+        read_text_file(path)
+    assert caught.value.hint == "copy it again; if it is plain text, remove .zst from its name"
+
+
+def test_a_small_zst_file_of_a_long_line_is_refused_early(tmp_path: Path) -> None:
+    (tmp_path / "long.zst").write_bytes(zstandard.compress(b"x" * (1 << 28)))
+    with pytest.raises(UserError, match="the line is longer than"):
+        read_text_file(tmp_path / "long.zst")
 
 
 def test_read_text_file_names_a_missing_file(tmp_path: Path) -> None:

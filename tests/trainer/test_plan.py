@@ -11,6 +11,7 @@ from benchmarks.plan_memory import measured_peak
 from xformc.compiler.explain.cost.spec_cost import report
 from xformc.compiler.pipeline import compile_spec, compile_training
 from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
 from xformc.specs import SHIPPED
 from xformc.trainer.data.batches import Batch
 from xformc.trainer.operations import operations_of
@@ -18,7 +19,15 @@ from xformc.trainer.plan.cards import CARDS, card_called
 from xformc.trainer.plan.memory import step_memory
 from xformc.trainer.plan.plan import Machine, Work, plan
 
-TINY = ["sizes.layers=2", "sizes.d_model=64", "sizes.d_ff=128", "sizes.heads=2", "sizes.vocabulary=500"]
+TINY = [
+    "train.optimizer={adam: {}}",
+    "train.batch_tokens=4096",
+    "sizes.layers=2",
+    "sizes.d_model=64",
+    "sizes.d_ff=128",
+    "sizes.heads=2",
+    "sizes.vocabulary=500",
+]
 MULTI30K = SHIPPED / "multi30k.yaml"
 
 
@@ -91,6 +100,14 @@ def test_plan_of_several_gpus() -> None:
     assert alone.compute_seconds == pytest.approx(3e6 * 4 * 4096 / (0.5 * 989e12)) == 4 * four.compute_seconds
     assert four.hours == pytest.approx(four.seconds * spec.train.steps / 3600)
     assert four.cost == pytest.approx(four.hours * 8)
+    adding = plan(load_spec(MULTI30K, [*TINY, "train.accumulate=8"]), sharded.machine, work)
+    assert adding.batches == 2 and adding.rank.gradients == 4 * sharded.rank.gradients, "whole until the last batch"
+    frozen = plan(load_spec(MULTI30K, [*TINY, "train.freeze=[encoder/*]"]), four.machine, work)
+    assert (
+        frozen.rank.states == 3 * frozen.rank.gradients < four.rank.states and frozen.rank.weights == four.rank.weights
+    )
+    with pytest.raises(UserError, match="muon excludes --shard"):
+        plan(load_spec(MULTI30K, [*TINY, "train.optimizer={muon: {}}"]), sharded.machine, work)
     lion = plan(load_spec(MULTI30K, [*TINY, "train.optimizer={lion: {}}", "train.ema=0.99"]), four.machine, work)
     assert lion.rank.states == 2 * lion.rank.weights
 

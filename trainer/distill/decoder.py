@@ -23,8 +23,8 @@ class Decoding:
 
     options: those of the search or of sampling. samples, seed: texts drawn for each line, and the seed of the first;
     each text has the next seed. Without samples, translations are searched for, and a language model draws one text.
-    back: the engine's texts are the sources, and the given ones the targets. tag: what stands before every source, and a
-    space.
+    back: the engine's texts are the sources, and the given ones the targets. tag: what stands before every source, and
+    a space.
     """
 
     engine: Path

@@ -9,6 +9,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.ensemble import require_one
 from xformc.compiler.spec.sections import Lion
 from xformc.errors import UserError
+from xformc.trainer.opening import check_sharded
 from xformc.trainer.plan.cards import Card
 from xformc.trainer.plan.memory import step_memory
 
@@ -98,13 +99,12 @@ class Work:
 def plan(spec: Spec, machine: Machine, work: Work) -> Plan:
     """Plan the training of a spec.
 
-    Raises: UserError if the rows of a batch are fewer than the GPUs that share them, and for low-rank updates with
-    shards, which training refuses.
+    Raises: UserError if the rows of a batch are fewer than the GPUs that share them, and for what training refuses with
+    shards.
     """
     require_one(spec)
     section, gpus = spec.train, machine.gpus
-    if machine.shard and section.low_rank is not None:
-        raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")
+    check_sharded(spec, shard=machine.shard)
     rows, batches = _share(max(1, section.batch_tokens // work.length), section.accumulate, gpus)
     bfloat16 = section.precision != "float32" and machine.card.bfloat16 is not None
     rank = _rank(spec, machine, rows * section.copies, work.length, batches, bfloat16=bfloat16)
@@ -151,22 +151,24 @@ def _share(rows: int, accumulate: int, gpus: int) -> tuple[int, int]:
 def _rank(spec: Spec, machine: Machine, rows: int, length: int, batches: int, *, bfloat16: bool) -> Rank:
     graph = compile_training(spec).graph
     sizes = {parameter.name: parameter.count for parameter in graph.parameters}
+    trained = sum(parameter.count for parameter in graph.parameters if parameter.trained)
     gpus = machine.gpus if machine.shard else 1
     weights = FLOAT32 * sum(sizes.values())
-    states = FLOAT32 * _state_numbers(spec, sizes)
+    gradients, states = FLOAT32 * trained, FLOAT32 * _state_numbers(spec, trained)
     layers = [f"{stage}/*" for stage in _repeated(sizes)]
     own, every = (
         step_memory(graph, rows, length, batches=batches, bfloat16=bfloat16, patterns=patterns)
         for patterns in (spec.train.recompute, layers)
     )
-    reduction = 0 if machine.gpus == 1 else _gathered(sizes) if machine.shard else weights
+    reduction = 0 if machine.gpus == 1 else _gathered(sizes) if machine.shard else gradients
     held = (weights + states) // gpus + reduction
-    spared = weights - weights // gpus  # the whole gradients are not held at once
+    # With shards the whole gradients are not held at once, unless they are added up over several batches.
+    spared = gradients - gradients // gpus if batches == 1 else 0
     vocabulary = max((item.vocabulary or 0 for item in spec.inputs.values()), default=0)
     logits = min(CHUNK_ROWS, rows * length) * vocabulary * (BFLOAT16 if bfloat16 else FLOAT32)
     return Rank(
         weights // gpus,
-        weights // gpus,
+        gradients // gpus if batches == 1 else gradients,
         states // gpus,
         reduction,
         own.kept,
@@ -197,13 +199,13 @@ def _gathered(sizes: Mapping[str, int]) -> int:
     return FLOAT32 * (2 * rest + 3 * max(layers.values(), default=0))
 
 
-def _state_numbers(spec: Spec, sizes: Mapping[str, int]) -> int:
+def _state_numbers(spec: Spec, trained: int) -> int:
     """The numbers of the optimizer's states: Adam has two for each parameter, Lion one, a moving average one more.
 
     Muon, which has one for some, counts as Adam.
     """
     each = (1 if isinstance(spec.train.optimizer.chosen, Lion) else 2) + (spec.train.ema is not None)
-    return each * sum(sizes.values())
+    return each * trained
 
 
 def _parameters(spec: Spec) -> int:

@@ -181,6 +181,37 @@ def test_filters_drop_and_count_rows(folder: Path, tmp_path: Path) -> None:
     assert done.parts[0].tokens == {"source": 8, "target": 9}
 
 
+def test_texts_in_another_language_are_dropped(folder: Path, tmp_path: Path) -> None:
+    shutil.copy(folder / "data" / "valid.tsv", tmp_path)
+    english, german = "two young men are standing in front of a house", "zwei junge Männer stehen vor einem Haus"
+    (tmp_path / "train.tsv").write_text(f"{english}\t{german}\n{german}\t{english}\n{english}\t{english}\n")
+    spec, settings = load_spec(folder / "tiny.yaml"), {"tokenizer": folder / "prepared"}
+    done = prepare(spec, wanted(tmp_path, languages=("en", "de"), **settings), tmp_path / "out")
+    assert (done.rows, done.parts[0].dropped) == (1, {"in another language": 2})
+    for languages, message in (
+        (("en",), "must have a language for source and target"),
+        (("en", "xx"), "unknown language 'xx'"),
+    ):
+        with pytest.raises(UserError, match=message):
+            prepare(spec, wanted(tmp_path, languages=languages, **settings), tmp_path / "no")
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.processor
+def test_a_tag_stands_before_the_sources_of_its_corpus(folder: Path, tmp_path: Path, xformc: CommandLine) -> None:
+    for name in ("one", "two"):
+        write_corpus(tmp_path / name, 12)
+    words = ("data", folder / "tiny.yaml", "--set", "train.tokenizer.symbols=[<BT>]", "--data", tmp_path / "one", "--data",
+             tmp_path / "two", "-o")  # fmt: skip
+    for number, tags in enumerate((("--tag", "", "--tag", "<BT>"), ())):
+        done = xformc(*words, tmp_path / str(number), *tags)
+        assert done.code == 0, done.err
+    tagged, plain = (read_manifest(tmp_path / str(number)).parts for number in (0, 1))
+    assert tagged[0].tokens == plain[0].tokens and tagged[1].tokens["target"] == plain[1].tokens["target"]
+    assert tagged[1].tokens["source"] == plain[1].tokens["source"] + 12
+    assert "--tag is a text for each --data" in xformc(*words, tmp_path / "no", "--tag", "x").err
+
+
 def test_corpora_are_mixed_by_weight_and_temperature(folder: Path, tmp_path: Path, small: None) -> None:
     """The rows of the second corpus, a quarter of those of the first one, are twice as many by temperature."""
     write_corpus(tmp_path / "few", 50)

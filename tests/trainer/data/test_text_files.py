@@ -1,7 +1,9 @@
 import gzip
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from xformc.errors import UserError
 from xformc.trainer.data.text_files import read_texts
@@ -74,6 +76,29 @@ def test_read_texts_names_the_place_of_bad_text(
         read_texts((tmp_path / name,), PAIR)
     assert caught.value.place == str(tmp_path / place)
     assert message in caught.value.message
+
+
+def test_read_texts_reads_columns_of_parquet(tmp_path: Path) -> None:
+    write(tmp_path, c__tsv="one\teins\ntwo words\tzwei\n")
+    path = tmp_path / "train.parquet"
+    table = {"score": [1.0, 2.0, 3.0], "target": ["eins", "leer", " zwei"], "source": ["one", None, "two\nwords"]}
+    parquet.write_table(pa.table(table), path)
+    texts, tsv = read_texts((path,), PAIR), read_texts((tmp_path / "c.tsv",), PAIR)
+    assert (texts.columns, texts.sha256, texts.lines, texts.empty) == (tsv.columns, tsv.sha256, [1, 3], 1)
+
+
+def test_read_texts_names_what_a_parquet_file_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "train.parquet"
+    parquet.write_table(pa.table({"source": ["one"], "target": [1]}), path)
+    with pytest.raises(UserError, match=r"no column of text target; there are: source \(string\), target \(int64\)"):
+        read_texts((path,), PAIR)
+    parquet.write_table(pa.table({"source": ["one", "a\0b"], "target": ["eins", "b"]}), path)
+    with pytest.raises(UserError, match="NUL byte") as caught:
+        read_texts((path,), PAIR)
+    assert caught.value.place == f"{path}: row 2"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(UserError, match="not a complete Parquet file"):
+        read_texts((path,), PAIR)
 
 
 def test_read_texts_reads_objects_of_json(tmp_path: Path) -> None:
