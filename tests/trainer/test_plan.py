@@ -19,15 +19,8 @@ from xformc.trainer.plan.cards import CARDS, card_called
 from xformc.trainer.plan.memory import step_memory
 from xformc.trainer.plan.plan import Machine, Work, plan
 
-TINY = [
-    "train.optimizer={adam: {}}",
-    "train.batch_tokens=4096",
-    "sizes.layers=2",
-    "sizes.d_model=64",
-    "sizes.d_ff=128",
-    "sizes.heads=2",
-    "sizes.vocabulary=500",
-]
+TINY = ["sizes.layers=2", "sizes.d_model=64", "sizes.d_ff=128", "sizes.heads=2", "sizes.vocabulary=500"]
+TINY += ["train.optimizer={adam: {}}", "train.batch_tokens=4096"]
 MULTI30K = SHIPPED / "multi30k.yaml"
 
 
