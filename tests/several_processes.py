@@ -30,6 +30,14 @@ def train_ranks(folder: Path, *runs: tuple[str, Options]) -> None:
             train_weights(spec, folder / "data", folder / name, options, quiet=True, processes=processes)
 
 
+def train_specs(out: str, *specs: Path) -> None:
+    """Train each spec on the data beside it, into the folder `out` beside it."""
+    with joined() as processes:
+        for path in specs:
+            spec = load_spec(path)
+            train_weights(spec, path.parent, path.parent / out, Options(), quiet=True, processes=processes)
+
+
 def started(count: int, function: Callable[..., None], *arguments: object) -> list[BaseProcess]:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["xformc.trainer.train"])

@@ -2,15 +2,21 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
-from several_processes import started, train_ranks, train_together, write_tiny
+import torch.distributed as dist
+from command_line import finish, spawn
+from learnable_tasks import write_data, write_spec
+from several_processes import started, train_ranks, train_specs, train_together, write_tiny
 from tiny_model import copy_examples
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
 
 from xformc.compiler.pipeline import SHARED, begin, run_passes
 from xformc.compiler.spec import load_spec
@@ -66,6 +72,83 @@ def test_processes_have_the_losses_of_one(folder: Path) -> None:
     for run in (folder / "together", folder / "three"):
         assert losses(run) == pytest.approx(losses(folder / "alone"), rel=BOUND)
         assert {path.name for path in run.iterdir()} == {path.name for path in (folder / "alone").iterdir()}
+
+
+def test_four_processes_have_the_losses_of_one_and_go_on_from_it(folder: Path) -> None:
+    """Whole models, parts of them, and both after a first step in one process alone."""
+    spec, soon = load_spec(folder / "tiny.yaml"), Options(minutes=1e-9)
+    for name in ("grown", "grown_parts"):
+        train_weights(spec, folder / "data", folder / name, soon, quiet=True)
+    runs = (
+        ("four", Options()),
+        ("four_parts", Options(shard=True)),
+        ("grown", Options(resume=True)),
+        ("grown_parts", Options(resume=True, shard=True)),
+    )
+    assert train_together(4, folder, *runs) == [0] * 4
+    for name, _ in runs:
+        assert losses(folder / name)[-2:] == pytest.approx(losses(folder / "alone")[-2:], rel=BOUND)
+    assert losses(folder / "four") == pytest.approx(losses(folder / "alone"), rel=BOUND)
+
+
+TASKS = ("classification", "tagging", "language_model", "images", "graphs")
+
+
+def test_every_task_has_the_losses_of_one_process(tmp_path: Path) -> None:
+    specs = list[Path]()
+    for name in TASKS:
+        (tmp_path / name).mkdir()
+        write_data(tmp_path / name, name)
+        write_spec(tmp_path / name, name, "float32")
+        path = tmp_path / name / f"{name}.yaml"
+        text = (
+            path.read_text()
+            .replace("steps: 120", "steps: 6\n  accumulate: 2")
+            .replace("every_steps: 60", "every_steps: 3")
+        )
+        path.write_text(text)
+        specs.append(path)
+        train_weights(load_spec(path), path.parent, path.parent / "alone", Options(), quiet=True)
+    processes = started(2, train_specs, "together", *specs)
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    for path in specs:
+        assert losses(path.parent / "together") == pytest.approx(losses(path.parent / "alone"), rel=10 * BOUND), path
+
+
+def test_gradients_are_reduced_once_in_a_step(tmp_path: Path) -> None:
+    """Of the two batches that each process has of the four of a step."""
+    write_tiny(tmp_path, ("accumulate: 2", "accumulate: 4"), ("steps: 12", "steps: 3"))
+    processes = started(2, count_reductions, tmp_path)
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert [int((tmp_path / f"reductions.{rank}").read_text()) for rank in range(2)] == [3, 3]
+
+
+def count_reductions(folder: Path) -> None:
+    """Train, and write how often each process reduced the gradients, which all fit into one bucket."""
+    found = list[int]()
+
+    def counted(model: torch.nn.Module) -> None:
+        def hook(state: None, bucket: dist.GradBucket) -> Any:
+            found.append(bucket.index())
+            return default_hooks.allreduce_hook(None, bucket)
+
+        cast(Any, model).register_comm_hook(None, hook)
+
+    ours = DistributedDataParallel.__init__
+
+    def made(self: DistributedDataParallel, *arguments: Any, **options: Any) -> None:
+        ours(self, *arguments, **options)
+        counted(self)
+
+    with joined() as processes:
+        DistributedDataParallel.__init__ = made
+        spec = load_spec(folder / "tiny.yaml")
+        train_weights(spec, folder / "data", folder / "run", Options(), quiet=True, processes=processes)
+        (folder / f"reductions.{processes.rank}").write_text(str(len(found)))
 
 
 def test_run_goes_on_in_as_many_processes_to_the_bit(folder: Path) -> None:
@@ -152,6 +235,28 @@ def test_launch_runs_the_command_in_each_process(capfd: pytest.CaptureFixture[st
     out, err = capfd.readouterr()
     assert out.count("xformc ") == 2
     assert err == ""
+
+
+@pytest.mark.processor
+def test_a_rank_that_is_killed_ends_the_command_and_the_run_goes_on(tmp_path: Path) -> None:
+    """`xformc train --nproc 2`: the first process, which keeps the store, is killed after a checkpoint."""
+    write_tiny(tmp_path, ("steps: 12", "steps: 400"))
+    command = ("train", tmp_path / "tiny.yaml", "--data", tmp_path / "data", "-o", tmp_path / "run", "--nproc", "2")
+    running = spawn(*command, "--quiet", stdout=subprocess.DEVNULL)
+    while not list_checkpoints(tmp_path / "run"):
+        assert running.poll() is None
+        time.sleep(0.01)
+    ranks = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
+    [first] = [pid for pid in ranks if b"\0RANK=0\0" in b"\0" + Path(f"/proc/{pid}/environ").read_bytes()]
+    os.kill(int(first), signal.SIGKILL)
+    began = time.monotonic()
+    code, message = finish(running)
+    assert time.monotonic() - began < 30
+    assert (code, message.count("error:")) == (2, 1) and "process 0 of 2 was killed by SIGKILL" in message
+    step = int(list_checkpoints(tmp_path / "run")[-1].name)
+    code, message = finish(spawn(*command, "--resume", "--minutes", "0.001", "--quiet", stdout=subprocess.DEVNULL))
+    assert code == 0, message
+    assert int(list_checkpoints(tmp_path / "run")[-1].name) > step
 
 
 def test_launch_ends_with_the_exit_code_of_a_reported_error(capfd: pytest.CaptureFixture[str]) -> None:
