@@ -80,7 +80,10 @@ def fit(
     `model(*inputs, *targets)` returns for each loss the mean, the sum without label smoothing, and the count. All
     `processes` make the same updates of the same batches.
     """
-    batches = prefetched(stream(data, recipe, state))
+    on_gpu = next(model.parameters()).device.type == "cuda"
+    batches = prefetched(
+        (position, batch.pinned() if on_gpu else batch) for position, batch in stream(data, recipe, state)
+    )
     began = time.monotonic() - state.seconds
     saved = state
     model.train()

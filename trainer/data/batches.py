@@ -3,7 +3,7 @@
 Batches of one length have the same number of rows as far as possible, so that few shapes occur.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -88,9 +88,16 @@ class Batch:
         return self.counts[0]
 
     def to(self, device: torch.device) -> "Batch":
-        """Return the batch on `device`."""
+        """Return the batch on `device`; a copy to a GPU from pinned memory goes on while the caller works."""
+        return self._mapped(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pinned(self) -> "Batch":
+        """Return the batch in memory that a GPU reads by itself."""
+        return self._mapped(torch.Tensor.pin_memory)
+
+    def _mapped(self, change: Callable[[torch.Tensor], torch.Tensor]) -> "Batch":
         inputs, targets = (
-            {name: tensor.to(device) for name, tensor in group.items()} for group in (self.inputs, self.targets)
+            {name: change(tensor) for name, tensor in group.items()} for group in (self.inputs, self.targets)
         )
         return replace(self, inputs=inputs, targets=targets)
 
