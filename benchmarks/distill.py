@@ -57,7 +57,8 @@ def parse_arguments() -> argparse.Namespace:
 def recipe(steps: int, peak: float = PEAK) -> list[str]:
     """Settings of a training of so many steps, of which a quarter warms up; weights are averaged over about a tenth."""
     schedule = f"train.schedule={{kind: cosine, peak: {peak}, warmup_steps: {steps // 4}}}"
-    return [f"train.steps={steps}", "train.minutes=null", schedule, f"train.ema={1 - 10 / steps:.4f}"]
+    steady = ["train.batch_tokens=4096", "train.optimizer={adam: {beta2: 0.98, epsilon: 1.0e-9}}"]
+    return [f"train.steps={steps}", "train.minutes=null", schedule, f"train.ema={1 - 10 / steps:.4f}", *steady]
 
 
 def settings(values: list[str]) -> list[str]:
