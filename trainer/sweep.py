@@ -91,11 +91,11 @@ def check_begun(out: Path, spec: str, options: Sequence[str]) -> None:
             part.write_text(json.dumps(own, indent=2) + "\n", encoding="utf-8")
         return
     try:
-        known: Any = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        known: dict[str, object] = dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
         raise UserError(f"cannot be read: {error}", place=str(path)) from error
     words = {"spec": "another spec", "options": "other options"}
-    changed = [words[name] for name, value in own.items() if not isinstance(known, dict) or known.get(name) != value]
+    changed = [words[name] for name, value in own.items() if known.get(name) != value]
     if changed:
         hint = "give the same ones, or another --output"
         raise UserError(f"the sweep was begun with {' and '.join(changed)}", place=str(out), hint=hint)

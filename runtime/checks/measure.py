@@ -135,7 +135,7 @@ def measure_turns(work: Workload, plans: Sequence[Batching], first_rate: float, 
     `first_rate` is an estimate of the first plan's examples per second.
     """
     rate, rates = first_rate, dict[Batching, float]()
-    for plan in plans * ROUNDS:
+    for plan in [*plans] * ROUNDS:
         if plan not in rates:
             list(work.run(work.items[:1], plan))
         elapsed, tokens, count, rate = 0.0, 0, 0, rates.get(plan, rate)

@@ -13,6 +13,7 @@ import pytest
 from command_line import CommandLine
 from tiny_engine import make_engine, write_manifest
 
+from tests.runtime.small_engines import SmallEngines
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.runtime.engine import load
@@ -125,14 +126,14 @@ def test_samples_of_a_language_model_have_a_seed_each(generates: Path, tmp_path:
     assert [row["text"] for row in rows(tmp_path / "texts")] == [text for text in wanted if text]
 
 
-def test_samples_of_translations_have_a_seed_each(folder: Path, tmp_path: Path, xformc: CommandLine) -> None:
-    (tmp_path / "mono").write_text("hello world\n\ntwo dogs\n" * 4)
-    done = xformc("distill", folder / "engine", tmp_path / "mono", "-o", tmp_path / "texts", "--samples", "2",
-                  "--seed", "5", "--top-k", "4", "-j", "1")  # fmt: skip
+def test_samples_of_translations_have_a_seed_each(tmp_path: Path, xformc: CommandLine) -> None:
+    engine, lines = SmallEngines(tmp_path)("search", "portable"), ["two dogs play", "one"] * 5
+    (tmp_path / "mono").write_text("".join(f"{line}\n" for line in lines))
+    done = xformc("distill", engine, tmp_path / "mono", "-o", tmp_path / "texts", "--samples", "2", "--seed", "5",
+                  "--top-k", "4", "-j", "1")  # fmt: skip
     assert done.code == 0, done.err
-    lines = ["hello world", "two dogs"] * 4
-    with load(folder / "engine", threads=1) as engine:
-        drawn = engine.translate(lines, samples=2, seed=5, top_k=4)
+    with load(engine, threads=1) as loaded:
+        drawn = loaded.translate(lines, samples=2, seed=5, top_k=4)
     wanted = [(line, one.text.strip()) for line, several in zip(lines, drawn, strict=True) for one in several]
     found = [(row["source"], row["target"]) for row in rows(tmp_path / "texts")]
     assert found == [pair for pair in wanted if pair[1]] and len({target for _, target in found}) > 2

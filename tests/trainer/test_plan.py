@@ -19,8 +19,8 @@ from xformc.trainer.plan.cards import CARDS, card_called
 from xformc.trainer.plan.memory import step_memory
 from xformc.trainer.plan.plan import Machine, Work, plan
 
-TINY = ["sizes.layers=2", "sizes.d_model=64", "sizes.d_ff=128", "sizes.heads=2", "sizes.vocabulary=500"]
-TINY += ["train.optimizer={adam: {}}", "train.batch_tokens=4096"]
+SIZES = ["sizes.layers=2", "sizes.d_model=64", "sizes.d_ff=128", "sizes.heads=2", "sizes.vocabulary=500"]
+TINY = [*SIZES, "train.optimizer={adam: {}}", "train.batch_tokens=4096"]
 MULTI30K = SHIPPED / "multi30k.yaml"
 
 
@@ -118,7 +118,7 @@ def test_report_prints_a_plan(xformc: CommandLine) -> None:
 
 def test_wrong_options_of_plans_are_refused(xformc: CommandLine) -> None:
     def said(*words: str | Path) -> str:
-        return mistake(xformc("report", MULTI30K, *words))
+        return mistake(xformc("report", MULTI30K, "--set", TINY[-1], *words))
 
     assert "--gpus, --shard: no effect without --train" in said("--gpus", "2", "--shard")
     assert "--gpu k80: unknown card" in said("--train", "--gpu", "k80")

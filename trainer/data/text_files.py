@@ -4,8 +4,10 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from xformc.errors import UserError
 from xformc.extras import explain_missing
@@ -103,7 +105,8 @@ def _tsv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
 def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     """Yield the texts of a Parquet file's columns; other columns are ignored, line ends become spaces."""
     try:
-        from pyarrow import ArrowException, parquet  # noqa: PLC0415  # of an extra
+        pyarrow: Any = import_module("pyarrow")
+        parquet: Any = import_module("pyarrow.parquet")
     except ModuleNotFoundError as error:
         raise explain_missing(error) from error
     number = 0
@@ -119,7 +122,7 @@ def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
                 for row in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
                     number += 1
                     yield tuple(_cell(text, f"{path}: row {number}") for text in row)
-    except (ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError) as error:
         raise UserError(f"not a complete Parquet file: {error}", place=str(path), hint="write it again") from error
 
 

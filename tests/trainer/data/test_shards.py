@@ -205,7 +205,7 @@ def test_a_tag_stands_before_the_sources_of_its_corpus(folder: Path, tmp_path: P
         assert done.code == 0, done.err
     tagged, plain = (read_manifest(tmp_path / str(number)).parts for number in (0, 1))
     assert tagged[0].tokens == plain[0].tokens and tagged[1].tokens["target"] == plain[1].tokens["target"]
-    assert tagged[1].tokens["source"] == plain[1].tokens["source"] + 12
+    assert tagged[1].tokens["source"] == plain[1].tokens["source"] + 24, "the tag, and the space before it"
     assert "--tag is a text for each --data" in xformc(*words, tmp_path / "no", "--tag", "x").err
 
 

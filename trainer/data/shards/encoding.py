@@ -4,7 +4,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -97,21 +99,23 @@ class Encoder:
         return Encoded(list(make_blocks(kept, self._kind)), tokens, +dropped)
 
 
-def language_of() -> Callable[[str], str]:
-    """What returns the code of a text's language. Raises: ModuleNotFoundError without the package py3langid."""
+def _identifier() -> Any:
+    """The package that tells languages. Raises: ModuleNotFoundError without it."""
     try:
-        from py3langid import classify  # noqa: PLC0415  # of an extra
+        return import_module("py3langid")
     except ModuleNotFoundError as error:
         raise explain_missing(error) from error
-    return lambda text: str(classify(text)[0])
+
+
+def language_of() -> Callable[[str], str]:
+    """What returns the code of a text's language. Raises: as `_identifier`."""
+    identifier = _identifier()
+    return lambda text: str(identifier.classify(text)[0])
 
 
 def check_languages(languages: Sequence[str], columns: Sequence[str]) -> None:
-    """Raises: UserError unless there is a known code for each column; ModuleNotFoundError as `language_of`."""
-    language_of()
-    from py3langid import rank  # noqa: PLC0415
-
-    known = sorted(str(code) for code, _ in rank(""))
+    """Raises: UserError unless there is a known code for each column; ModuleNotFoundError as `_identifier`."""
+    known = sorted(str(code) for code, _ in _identifier().rank(""))
     if len(languages) != len(columns):
         raise UserError(f"{'-'.join(languages)} must have a language for {' and '.join(columns)}", hint="such as en-de")
     unknown = [code for code in languages if code not in known]
