@@ -59,7 +59,7 @@ MAY_USE = {
     "version": {"api", "runtime", "trainer", "verification"},
 }
 BARE = {"numpy", "onnxruntime", "sentencepiece"}
-WITH_EXTRAS = {"PIL", "llguidance", "outlines_core", "sacrebleu"}
+WITH_EXTRAS = {"PIL", "llguidance", "outlines_core", "sacrebleu", "zstandard"}
 FORBIDDEN = [
     "torch",
     "PIL",

@@ -137,7 +137,6 @@ def train_weights(
 ) -> Trained:
     """Train and write `out/weights.safetensors`, without scores. `quiet` keeps stderr empty."""
     require_one(spec)
-    torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
     check_options(spec, options)
     check_sinks(options.log)
     if processes.first and not options.resume:
@@ -152,6 +151,8 @@ def train_weights(
     check_special(spec, schema, corpus, options)
     device = choose_device()
     with ExitStack() as held:
+        torch.set_flush_denormal(True)  # Adam's moments of rare tokens become denormals, which are slow
+        held.callback(torch.set_flush_denormal, False)
         with processes.first_ahead():
             if processes.first:
                 held.enter_context(locked(out))

@@ -10,7 +10,7 @@
 namespace xformc {
 
 constexpr int64_t FEW_PRODUCTS = 1 << 16;  // fewer, with keys or values, take less time than waking a thread
-constexpr int64_t ENOUGH_CHUNKS = 8;       // few sentences are split into so many chunks of heads, or two for each thread
+constexpr int64_t ENOUGH_CHUNKS = 8;  // few sentences are split into so many chunks of heads, or two for each thread
 
 template <typename Stored>
 constexpr Element ELEMENT = std::is_same_v<Stored, float>    ? FLOAT
@@ -156,7 +156,8 @@ void for_each_head(Ort::KernelContext& context, const Queries& queries, int64_t 
   const int64_t weights = times(times(times(units, queries.rows), queries.repeated), keys);
   const int64_t products = times(weights, std::max(queries.depth, queries.value_depth));
   if (products == 0) return;
-  const int64_t chunks = products < FEW_PRODUCTS ? 1 : std::min(units, std::max({ENOUGH_CHUNKS, queries.batch, 2 * machine_threads()}));
+  const int64_t chunks =
+      products < FEW_PRODUCTS ? 1 : std::min(units, std::max({ENOUGH_CHUNKS, queries.batch, 2 * machine_threads()}));
   parallel(context, static_cast<size_t>(chunks), [&](size_t i) {
     const int64_t chunk = static_cast<int64_t>(i), end = units * (chunk + 1) / chunks;
     for (int64_t unit = units * chunk / chunks; unit < end;) {

@@ -113,9 +113,22 @@ class _Command(TyperCommand):
                     formatter.write_dl(rows)
 
 
+_LIST = re.compile(r"([a-z_]+(?:(?:, | and )[a-z_]+)*)(?=: | must | exclude )")
+_RARE = re.compile(r"(?<![\w.'/-])[a-z]+(?:_[a-z]+)+(?![\w.'/-])")
+
+
 def _as_typed(text: str, options: Mapping[str, str]) -> str:
-    """The text with options in place of the names that they have in Python, if these cannot be other words."""
-    return re.sub(r"(?<![\w.'/-])[a-z]+(?:_[a-z]+)+(?![\w.'/-])", lambda found: options.get(found[0]) or found[0], text)
+    """The text with options in place of the names that they have in Python.
+
+    These are all of a list that it begins with, and elsewhere those that cannot be other words.
+    """
+    listed = _LIST.match(text)
+    words = [] if listed is None else re.split("(, | and )", listed[0])
+    if not all(options.get(word) for word in words[::2]):
+        words = []
+    rest = text[sum(map(len, words)) :]
+    typed = "".join(options.get(word, word) for word in words)
+    return typed + _RARE.sub(lambda found: options.get(found[0]) or found[0], rest)
 
 
 def _first_paragraph(command: Any) -> str:

@@ -85,7 +85,7 @@ def test_the_command_line_constrains(
     assert "not valid UTF-8" in mistake(xformc(*command, "--json-schema", tmp_path / "schema.json"))
     (tmp_path / "schema.json").write_text('{"const": 1}')
     both = mistake(xformc(*command, *wanted, "--json-schema", tmp_path / "schema.json", "--draft", "lookup"))
-    assert both.startswith("regex and json_schema and draft exclude each other")
+    assert both.startswith("--regex and --json-schema and --draft exclude each other")
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "llguidance", None)
         assert "needs the package llguidance" in mistake(xformc(*command, *wanted, stdin="two dogs\n"))

@@ -160,4 +160,4 @@ def test_generate_json_is_an_object_a_line(xformc: CommandLine, folder: Path, la
 
 
 def test_generate_says_a_mistake_in_one_line(xformc: CommandLine, folder: Path) -> None:
-    assert "top_p must be a number from 0 to 1, not 2.0" in mistake(xformc("generate", folder, "--top-p", "2"))
+    assert "--top-p must be a number from 0 to 1, not 2.0" in mistake(xformc("generate", folder, "--top-p", "2"))

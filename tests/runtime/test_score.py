@@ -148,7 +148,7 @@ def test_the_command_line_scores_texts(folder: Path, tmp_path: Path, xformc: Com
         assert fields["pieces"][-1] == "</s>"
     found = xformc("score", folder, tmp_path / "in", tmp_path / "more").out.splitlines()
     assert found == [f"{one.score:.4f}" for one in after]
-    assert mistake(xformc("score", folder, tmp_path / "in", "--beam-size", "2")).startswith("beam_size: no effect")
+    assert mistake(xformc("score", folder, tmp_path / "in", "--beam-size", "2")).startswith("--beam-size: no effect")
     (tmp_path / "json").write_text('"two\\ndogs"\n{"text": "hello"}\n')
     with load(folder, threads=1) as engine:
         broken = engine.score(["two\ndogs", "hello"])

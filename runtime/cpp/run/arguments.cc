@@ -426,6 +426,37 @@ class Reader {
 // Whether the character may be part of a name, or of a path.
 bool in_word(char one) { return std::isalnum(static_cast<unsigned char>(one)) || strchr("_.'/-", one) != nullptr; }
 
+// The name that an option has in the API: beam_size of --beam-size.
+std::string in_api(const Option& option) {
+  std::string name = option.names[0].substr(2);
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// The options that a text begins with, as they are typed: of "draft and json_schema exclude each other" both. `end` becomes
+// the end of their list, or 0 if there is none.
+std::string listed(const std::string& text, size_t& end) {
+  const auto follows = [&text](size_t at, const std::string& word) { return text.compare(at, word.size(), word) == 0; };
+  std::string typed;
+  for (size_t at = 0;;) {
+    size_t stop = at;
+    while (stop < text.size() && (std::islower(static_cast<unsigned char>(text[stop])) || text[stop] == '_')) ++stop;
+    const std::string name = text.substr(at, stop - at);
+    const auto found = std::find_if(options().begin(), options().end(),
+                                    [&name](const Option& option) { return in_api(option) == name; });
+    if (found == options().end()) return "";
+    typed += found->names[0];
+    if (follows(stop, ": ") || follows(stop, " must ") || follows(stop, " exclude ")) {
+      end = stop;
+      return typed;
+    }
+    const std::string between = follows(stop, ", ") ? ", " : follows(stop, " and ") ? " and " : "";
+    if (between.empty()) return "";
+    typed += between;
+    at = stop + between.size();
+  }
+}
+
 void check_files(const Arguments& arguments, const xformc::Engine& engine) {
   const auto fail = [](const std::string& message, const char* hint) {
     throw xformc::Error(XFORMC_INVALID_ARGUMENT, message, "", hint);
@@ -455,19 +486,21 @@ void check_task(const Arguments& arguments, const xformc::Engine& engine) {
   }
 }
 
-std::string as_typed(std::string text) {
+std::string as_typed(const std::string& text) {
+  size_t end = 0;
+  const std::string typed = listed(text, end);
+  std::string rest = text.substr(end);
   for (const Option& option : options()) {
-    std::string name = option.names[0].substr(2);
-    std::replace(name.begin(), name.end(), '-', '_');
+    const std::string name = in_api(option);
     if (name.find('_') == std::string::npos) continue;  // may be a word like any other
-    for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at)) {
-      const size_t end = at + name.size();
-      const bool alone = (at == 0 || !in_word(text[at - 1])) && (end == text.size() || !in_word(text[end]));
-      if (alone) text.replace(at, name.size(), option.names[0]);
+    for (size_t at = rest.find(name); at != std::string::npos; at = rest.find(name, at)) {
+      const size_t after = at + name.size();
+      const bool alone = (at == 0 || !in_word(rest[at - 1])) && (after == rest.size() || !in_word(rest[after]));
+      if (alone) rest.replace(at, name.size(), option.names[0]);
       at += alone ? option.names[0].size() : 1;
     }
   }
-  return text;
+  return typed + rest;
 }
 
 std::string help() {

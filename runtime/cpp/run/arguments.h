@@ -30,7 +30,7 @@ Arguments parse(const std::vector<std::string>& words);
 void check_task(const Arguments& arguments, const xformc::Engine& engine);
 
 // The text of an error with options in place of the names that they have in the API, such as beam_size.
-std::string as_typed(std::string text);
+std::string as_typed(const std::string& text);
 
 std::string help();
 

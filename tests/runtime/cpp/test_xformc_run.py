@@ -258,7 +258,7 @@ def test_options_of_other_tasks_are_a_mistake(xformc_run: Path, copy_engine: Pat
     assert found.startswith("copy is a translation engine; --seed needs a language_model or sampling engine")
     assert "; -b needs a translation or transcription engine" in mistake(run(xformc_run, language_model, "-b", "1"))
     assert (
-        mistake(run(xformc_run, copy_engine, "--length-penalty", "nan")) == "length_penalty must be a number, not nan"
+        mistake(run(xformc_run, copy_engine, "--length-penalty", "nan")) == "--length-penalty must be a number, not nan"
     )
 
 
