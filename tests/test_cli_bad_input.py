@@ -136,7 +136,7 @@ def test_bench_refuses_what_it_cannot_measure(xformc: CommandLine, copy_engine: 
     none = tmp_path / "none"
     none.write_text("\n \n")
     assert mistake(xformc("bench", copy_engine, "--input", none)) == f"{none}: holds no text"
-    assert mistake(xformc("bench", copy_engine, "--workers", "0")) == "workers must be 1 or more, not 0"
+    assert mistake(xformc("bench", copy_engine, "--workers", "0")) == "--workers must be 1 or more, not 0"
     assert mistake(xformc("bench", tmp_path / "missing")).startswith(f"{tmp_path / 'missing'}: no such folder")
 
 

@@ -26,7 +26,7 @@ from xformc.specs import find_spec
 from xformc.trainer import checkpoint_writer
 from xformc.trainer.checkpoint import OPTIMIZER, list_checkpoints
 from xformc.trainer.data.batches import Batch, make_batch
-from xformc.trainer.launch import _report, launch  # pyright: ignore[reportPrivateUsage]
+from xformc.trainer.launch import STARTED, _report, launch  # pyright: ignore[reportPrivateUsage]
 from xformc.trainer.parallel import check_shares
 from xformc.trainer.processes import LOST, Processes, joined
 from xformc.trainer.run import locked
@@ -251,8 +251,11 @@ def first_rank_of(folder: Path) -> int:
 
 
 @pytest.mark.processor
-def test_a_rank_that_is_killed_ends_the_command_and_the_run_goes_on(tmp_path: Path) -> None:
+def test_a_rank_that_is_killed_ends_the_command_and_the_run_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`xformc train --nproc 2`: the first process, which keeps the store, is killed after a checkpoint."""
+    monkeypatch.delenv(STARTED, raising=False)  # by the tests of `launch` in this process
     write_tiny(tmp_path, ("steps: 12", "steps: 4000"))
     command = ("train", tmp_path / "tiny.yaml", "--data", tmp_path / "data", "-o", tmp_path / "run", "--nproc", "2")
     running = spawn(*command, "--quiet", stdout=subprocess.DEVNULL)
