@@ -78,7 +78,7 @@ MATRIX = $(PYTEST) -m processor $$(grep -rl --include='*.py' 'mark\.processor' $
 test-matrix: setup  ## the tests that depend on the processor, as if on others: their precisions and instructions
 	XFORMC_KERNELS_ISA=portable $(call MATRIX,tests/compiler tests/test_specs.py)
 	@grep -qw avx2 /proc/cpuinfo || echo "WARNING: no AVX2 here: the kernels for it are NOT TESTED in this run" >&2
-	XFORMC_TRAIN_PRECISION=$$(grep -qw amx_bf16 /proc/cpuinfo && echo float32 || echo bfloat16) \
+	XFORMC_TRAIN_PRECISION=$$(grep -qwE "amx_bf16|avx512_bf16" /proc/cpuinfo && echo float32 || echo bfloat16) \
 		XFORMC_KERNELS_ISA=$$(grep -owm1 avx2 /proc/cpuinfo) \
 		$(call MATRIX,$$(grep -qwE "avx512_vnni|avx_vnni" /proc/cpuinfo && echo tests || echo tests/trainer))
 

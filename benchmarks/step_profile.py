@@ -65,8 +65,8 @@ def profile(target: Any, batch: int, arguments: argparse.Namespace) -> tuple[int
         feeds = {
             "source": np.random.default_rng(0).integers(4, spec.inputs["source"].vocabulary, (batch, SOURCE_TOKENS)),
             "beam_size": np.array(arguments.beam),
-            "max_length_factor": np.array(0.0, np.float32),
-            "max_length_offset": np.array(arguments.length),
+            "max_length_factor": np.array([0.0], np.float32),
+            "max_length_offset": np.array([arguments.length]),
         }
         for _ in range(ROUNDS):
             session.run(None, feeds)

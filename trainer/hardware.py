@@ -51,4 +51,4 @@ def _multiplies_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     capabilities = getattr(torch.cpu, "get_capabilities", dict[str, bool])()
-    return bool(capabilities.get("amx_bf16", False))
+    return any(capabilities.get(name, False) for name in ("amx_bf16", "avx512_bf16"))

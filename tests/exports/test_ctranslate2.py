@@ -23,6 +23,8 @@ def test_ctranslate2_translates_an_imported_model_the_same(xformc: CommandLine, 
     done(xformc, "build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable")
     out = done(xformc, "export", "ct2", tmp_path / "run", "-o", tmp_path / "peer")
     assert "a model of CTranslate2, 2,340 parameters" in out
+    done(xformc, "export", "ct2", tmp_path / "engine", "-o", tmp_path / "rounded", "--precision", "int8")
+    assert ctranslate2.Translator(str(tmp_path / "rounded")).compute_type.startswith("int8")
     engine, peer = load(tmp_path / "engine", threads=1), ctranslate2.Translator(str(tmp_path / "peer"), intra_threads=1)
     texts = ["low lower", "new the low", "r", "the the new er"]
     assert engine.tokenizer is not None

@@ -9,12 +9,14 @@ from xformc.trainer.hardware import VARIABLE, choose_precision
 CPU = torch.device("cpu")
 
 
-@pytest.mark.parametrize(("amx", "chosen"), [(True, "bfloat16"), (False, "float32")])
+@pytest.mark.parametrize(
+    ("name", "chosen"), [("amx_bf16", "bfloat16"), ("avx512_bf16", "bfloat16"), ("avx2", "float32")]
+)
 def test_auto_is_bfloat16_where_the_processor_multiplies_it(
-    amx: bool, chosen: str, monkeypatch: pytest.MonkeyPatch
+    name: str, chosen: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": amx}, raising=False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": False, name: True}, raising=False)
     assert choose_precision("auto", CPU) == chosen
 
 

@@ -3,7 +3,7 @@
 import importlib
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -58,6 +58,8 @@ def export_ctranslate2(path: Path, out: Path, quantization: Quantization | None 
     check_free(out)
     specs = _specs()
     source = read_source(path)
+    if quantization is not None:  # CTranslate2 rounds in place, and the weights of an engine are mapped
+        source = replace(source, arrays={name: array.copy() for name, array in source.arrays.items()})
     names = [_pieces(source, name, size) for name, size in _vocabularies(source.spec).items()]
     if source.spec.task == "language_model":
         model = decoder_model(specs, source, names[0])
