@@ -212,7 +212,7 @@ class Writer:
 
     def end_stage(self, name: str, span: Span, value: Value) -> None:
         """Note that `value` is that of a stage: if nothing uses it, the stage is named and not its last step."""
-        self._stages[value.name] = Problem(span, f"the stage '{name}' is never used")
+        self._stages[value.name] = Problem(span, f"the result of the stage '{name}' is never used")
 
     def finish(self, results: Sequence[Value]) -> Graph:
         """The graph. Raises: SpecError for ties to unknown parameters; for unused results, inputs and parameters."""

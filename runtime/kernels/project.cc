@@ -151,7 +151,7 @@ struct Project {
     }
 
     // All rows by so many threads, in items of work: chunks of rows that stay in the cache, times groups of panels. Where
-    // panels are fewer than threads, there are more chunks.
+    // panels are few for the threads, there are more chunks.
     void project_panels(int64_t threads) const {
       const PackedRows packed(context, kernel.routines_, kernel.precision_, x, rows, depth);
       const int64_t cached = ceil_div(packed.bytes(), CACHED_BYTES), busy = ceil_div(LEAST_ITEMS * threads, panels);

@@ -6,6 +6,7 @@ import io
 import zlib
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -20,6 +21,10 @@ COMPRESSED = (".gz", ".zst")
 
 ZSTD_BYTES = 1 << 10
 """The bytes of a zstd file that are decompressed at once: 1 KiB may become 32 MiB."""
+
+
+ZSTD_WINDOW = 1 << 31
+"""The largest window of a zstd file, that of `zstd --long=31`."""
 
 
 def read_lines(stream: BinaryIO, name: str) -> Iterator[str]:
@@ -74,7 +79,7 @@ class _Zstd(io.RawIOBase):
         except ModuleNotFoundError as error:
             raise explain_missing(error) from error
         self._file, self._error = file, zstandard.ZstdError
-        self._frame, self._decoder = zstandard.ZstdDecompressor, None
+        self._frame, self._decoder = partial(zstandard.ZstdDecompressor, max_window_size=ZSTD_WINDOW), None
         self._left = memoryview(b"")
 
     def readable(self) -> bool:

@@ -57,7 +57,7 @@ def test_an_own_stage_without_a_use_is_refused(problems: Problems) -> None:
     stages = "  unused: {from: text, do: [embedding: d_model]}\n  result: {from: text, do: [embedding: labels, mean]}\n"
     (problem,) = problems(TAGGER + stages)
     assert problem.span.place == "model.yaml:5:11"
-    assert problem.message == "the stage 'unused' is never used"
+    assert problem.message == "the result of the stage 'unused' is never used"
 
 
 def test_a_chain_of_stages_in_reverse_has_a_limit(problems: Problems) -> None:

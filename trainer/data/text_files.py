@@ -122,8 +122,10 @@ def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
                 for row in zip(*(batch.column(name).to_pylist() for name in columns), strict=True):
                     number += 1
                     yield tuple(_cell(text, f"{path}: row {number}") for text in row)
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"not a complete Parquet file: {error}", place=str(path), hint="write it again") from error
+    except (pyarrow.ArrowException, OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"not a Parquet file that can be read: {error}", place=str(path), hint="write it again"
+        ) from error
 
 
 _TEXT_TYPES = ("string", "large_string", "string_view")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xformc.compiler.backends.torch.chunked_loss import CHUNK_ROWS
+from xformc.compiler.graph.graph import Graph
 from xformc.compiler.pipeline import compile_training
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.ensemble import require_one
@@ -112,7 +113,7 @@ def plan(spec: Spec, machine: Machine, work: Work) -> Plan:
     speed = machine.card.bfloat16 if bfloat16 else machine.card.float32
     assert speed is not None
     compute = flops / (gpus * speed * 1e12 * machine.mfu)
-    sent = _communicated(_parameters(spec), gpus, batches, shard=machine.shard)
+    sent = _communicated(compile_training(spec).graph, gpus, batches, shard=machine.shard)
     link = sent / (machine.card.link * 1e9)
     seconds = max(compute, link)
     hours = seconds * section.steps / 3600
@@ -208,12 +209,9 @@ def _state_numbers(spec: Spec, trained: int) -> int:
     return each * trained
 
 
-def _parameters(spec: Spec) -> int:
-    return sum(parameter.count for parameter in compile_training(spec).graph.parameters)
-
-
-def _communicated(parameters: int, gpus: int, batches: int, *, shard: bool) -> float:
+def _communicated(graph: Graph, gpus: int, batches: int, *, shard: bool) -> float:
     """Bytes that a rank sends in a step, in rings: an all-reduce is (n - 1)/n of the gradients twice; with shards each
     batch gathers the weights twice, and gradients are scattered once."""
-    part = (gpus - 1) / gpus * FLOAT32 * parameters
-    return part * (2 * batches + 1) if shard else 2 * part
+    every = sum(parameter.count for parameter in graph.parameters)
+    trained = sum(parameter.count for parameter in graph.parameters if parameter.trained)
+    return (gpus - 1) / gpus * FLOAT32 * (2 * batches * every + trained if shard else 2 * trained)

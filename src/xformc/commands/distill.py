@@ -29,7 +29,7 @@ from xformc.runtime.stream import MAX_BATCH_TOKENS
 if TYPE_CHECKING:
     from xformc.trainer.distill.bulk import Distilled
 
-TEXT_HELP = "Files of text in one language, plain or .gz: a sentence or a prompt in each line."
+TEXT_HELP = "Files of text in one language, plain, .gz or .zst: a sentence or a prompt in each line."
 N_BEST_HELP = "Translations of each line; each becomes a pair."
 BACK_HELP = "The text is in the target language: its translations become the sources, and the text the targets."
 TAG_HELP = "What each source begins with, such as '<BT>'; a space is put behind it."
@@ -106,7 +106,8 @@ def distill(
     if idle:
         named = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
         what = f"engines for {manifest.task}" if draws == continues else "samples of translations"
-        hint = "leave it out" if draws else "leave it out, or draw translations with --samples"
+        drawn = not draws and set(idle) <= {"temperature", "top_k", "top_p"}
+        hint = "leave it out, or draw translations with --samples" if drawn else "leave it out"
         raise UserError(f"{named}: no effect on {what}", hint=hint)
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if valid is None and languages is not None:

@@ -24,7 +24,7 @@ from xformc.terminal import tracked
 
 Result = TypeVar("Result")
 DATA_HELP = """The test set. Translation: the source and one or more references, line by line, or a .tsv. Language
-model: a text on each line. Tagging and classification: .tsv or .npz, as for training. Text may be .gz."""
+model: a text on each line. Tagging and classification: .tsv or .npz, as for training. Text may be .gz or .zst."""
 METRIC_HELP = "text: chrF, exact match and BLEU; brackets: F1 of trees."
 CONTEXT_HELP = """Language model: the longest text in tokens that is read at once; longer ones are read in windows.
 [default: train.max_length]"""

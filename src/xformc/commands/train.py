@@ -16,7 +16,7 @@ from xformc.specs import find_spec
 from xformc.terminal import is_quiet, progress_console
 
 DATA_HELP = """A folder with train.* and valid.*. Translation: .tsv, or one file per language. Language model: .txt.
-Tagging and classification: .tsv or .npz. Text may be .gz."""
+Tagging and classification: .tsv or .npz. Text may be .gz or .zst."""
 AVERAGE_HELP = "The file to write.  [default: RUN/average-LAST.safetensors]"
 
 NPROC_HELP = "Train in N processes of this machine, one for each GPU."
@@ -134,7 +134,7 @@ def _sweep(spec: str, settings: list[str], grid: Path, words: list[str], out: Pa
             raise UserError(f"{text_of(one)}: {error}", place=str(grid)) from error
     if not resume:
         check_free(out)
-    check_begun(out, load_spec(find_spec(spec), settings).resolved_yaml(), words)
+    check_begun(out, find_spec(spec).read_text(encoding="utf-8"), [*settings, *words])
 
     def command(one: Settings, run: Path) -> list[str]:
         sets = [word for setting in (*settings, *settings_of(one)) for word in ("--set", setting)]

@@ -97,7 +97,7 @@ def test_read_texts_names_what_a_parquet_file_lacks(tmp_path: Path) -> None:
         read_texts((path,), PAIR)
     assert caught.value.place == f"{path}: row 2"
     path.write_bytes(path.read_bytes()[:-9])
-    with pytest.raises(UserError, match="not a complete Parquet file"):
+    with pytest.raises(UserError, match="not a Parquet file that can be read"):
         read_texts((path,), PAIR)
 
 

@@ -31,14 +31,11 @@ class Chunk:
     size: int
 
 
-def read_chunks(corpora: Sequence[tuple[Files, str]], columns: Sequence[str], seen: Seen | None) -> Iterator[Chunk]:
-    """Yield the chunks of each corpus, at least one; without the rows that are `seen`.
-
-    A corpus has files, and a tag that stands before the first text of each row. Raises: as `read_rows`.
-    """
+def read_chunks(corpora: Sequence[Files], columns: Sequence[str], seen: Seen | None) -> Iterator[Chunk]:
+    """Yield the chunks of each corpus, at least one; without the rows that are `seen`. Raises: as `read_rows`."""
     ended, size = list[str](), 0
-    for number, (files, tag) in enumerate(corpora):
-        digest, lines, more = hashlib.sha256(), tagged(read_rows(files, columns), tag), True
+    for number, files in enumerate(corpora):
+        digest, lines, more = hashlib.sha256(), read_rows(files, columns), True
         while more:
             rows, empty, content = _next_rows(lines)
             more = bool(rows or empty)
@@ -48,11 +45,6 @@ def read_chunks(corpora: Sequence[tuple[Files, str]], columns: Sequence[str], se
             dropped = Counter({EMPTY: empty, DUPLICATE: len(rows) - len(kept)})
             yield Chunk(number, kept, +dropped, [*ended, digest.hexdigest()], size)
         ended.append(digest.hexdigest())
-
-
-def tagged(rows: Iterator[Row], tag: str) -> Iterator[Row]:
-    """The rows with the tag and a space before their first texts, but for empty ones."""
-    return ((f"{tag} {row[0]}", *row[1:]) if tag and row[0] else row for row in rows)
 
 
 def after(chunks: Iterator[Chunk], count: int, texts: Sequence[str]) -> Iterator[Chunk]:

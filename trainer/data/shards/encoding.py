@@ -39,12 +39,14 @@ class Filters:
 
 @dataclass(frozen=True)
 class Job:
-    """How texts become ids: the columns, the file and the special tokens of each one's vocabulary, and the filters."""
+    """How texts become ids: the columns, the file and the special tokens of each one's vocabulary, the filters, and the
+    tag of each corpus, which stands before the first text of its rows, and a space."""
 
     columns: Mapping[str, Stored]
     models: Mapping[str, Path]
     special: Mapping[str, SpecialTokens]
     filters: Filters
+    tags: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,8 @@ class Encoder:
             wanted, language = filters.languages, self._language
             chosen = [row for row in rows if tuple(map(language, row)) == wanted]
             dropped[LANGUAGE], rows = len(rows) - len(chosen), chosen
+        if self._job.tags and (tag := self._job.tags[chunk.corpus]):
+            rows = [(f"{tag} {row[0]}", *row[1:]) for row in rows]
         columns = [encode([row[index] for row in rows]) for index, encode in enumerate(self._encoders)]
         kept = list[tuple[Ids, ...]]()
         affixes = [(list(column.before), list(column.after)) for column in self._job.columns.values()]

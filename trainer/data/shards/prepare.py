@@ -128,9 +128,8 @@ def _prepare(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path, rep
     _write_validation(schema, wanted.valid, out)
     tokenizer = _tokenizer(spec, schema, wanted, out)
     job = _job(schema, wanted, tokenizer, out)
-    identity = job_hash(
-        asdict(job.filters), {name: asdict(one) for name, one in job.columns.items()}, wanted.duplicates
-    )
+    columns = {name: asdict(one) for name, one in job.columns.items()}
+    identity = job_hash(asdict(job.filters), columns, wanted.duplicates, list(job.tags))
     progress = recorded(out) or Progress(identity)
     if progress.job != identity:
         hint = "give the settings that it began with, or another folder with -o"
@@ -155,8 +154,7 @@ def _prepare(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path, rep
 def _write(writer: Writer, job: Job, wanted: Preparation, seen: Seen | None, report: Report) -> Sequence[str]:
     """Write what is not written yet; the hash of the text of each corpus."""
     progress, told, texts = writer.progress, time.monotonic(), writer.progress.texts
-    corpora = [(corpus.files, corpus.tag) for corpus in wanted.corpora]
-    chunks = read_chunks(corpora, tuple(job.columns), seen)
+    chunks = read_chunks([corpus.files for corpus in wanted.corpora], tuple(job.columns), seen)
     missing = after(chunks, sum(done.chunks for done in progress.done), progress.texts)
     for chunk, encoded in encode_chunks(missing, job, wanted.workers):
         dropped = Counter(chunk.dropped) + Counter(encoded.dropped)
@@ -204,7 +202,8 @@ def _job(schema: DataSchema, wanted: Preparation, tokenizer: Tokenizer, out: Pat
         columns[name] = Stored(before, after_, schema.vocabularies[name], hash_vocabulary(known[name]))
     longest = schema.longest if schema.task == "translation" else None
     models, special = ({name: out / files[name] for name in columns}, {name: known[name].special for name in columns})
-    return Job(columns, models, special, Filters(longest, wanted.max_ratio, wanted.copies, wanted.languages))
+    tags = [corpus.tag for corpus in wanted.corpora]
+    return Job(columns, models, special, Filters(longest, wanted.max_ratio, wanted.copies, wanted.languages), tags)
 
 
 def _write_validation(schema: DataSchema, files: Files, out: Path) -> None:
