@@ -37,14 +37,15 @@ from xformc.format.names import MODEL
 
 KIB = 1024
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int16": 2, "int8": 1, "int4": 0.625}
-"""The bytes of a weight, and of a row's numbers when they are packed; int4 has a scale of each 32 weights."""
+"""The bytes of a weight; int4 has a scale of each 32 weights."""
 
 TILE = 12
 """The rows of a tile with AVX-512."""
 
 ATTENTION = ("Attend", "AttendCached")
-HEADS = 8
-"""The heads of the models, which are divided among threads with the sentences."""
+
+FEW_PRODUCTS = 1 << 16
+"""Attention with fewer is one item of work."""
 
 
 @dataclass(frozen=True)
@@ -128,16 +129,16 @@ def _products(nodes: Sequence[Any], model: onnx.ModelProto, rows: int, times: in
         yield Product(node.op_type, precision, rows, depth, sum(ceil(one / PANEL) for one in outputs), times)
 
 
-def planned(once: Counter[str], products: Sequence[Product], batch: int, threads: int) -> float:
+def planned(once: Counter[str], products: Sequence[Product], spec: Spec, batch: int, beam: int, threads: int) -> float:
     """The time on so many threads of operators that take `once` on one thread, in its unit."""
-    total = 0.0
+    total, units = 0.0, batch * int(spec.sizes["heads"])
+    multiplied = batch * beam * SOURCE_TOKENS * int(spec.sizes["d_model"])
     for operator, time in once.items():
         own = [product for product in products if product.operator == operator]
         if own:
             works = [product.times * product.rows * product.weights for product in own]
             part = sum(work * one.busiest(threads) for work, one in zip(works, own, strict=True)) / sum(works)
-        elif operator in ATTENTION:
-            units = batch * HEADS
+        elif operator in ATTENTION and multiplied >= FEW_PRODUCTS:
             part = busiest(shared(units, min(units, max(8, batch, 2 * threads))), threads)
         else:
             part = 1.0
@@ -184,7 +185,7 @@ def table(model: onnx.ModelProto, spec: Spec, batch: int, arguments: argparse.Na
             measured = f"{sum(times.values()) / steps / 1000:9.2f}"
             if threads == 1:
                 once = Counter({operator: time / steps / 1000 for operator, time in times.items()})
-        time = planned(once, products, batch, threads)
+        time = planned(once, products, spec, batch, arguments.beam, threads)
         print(
             f"{batch:5} {threads:5} {measured:>9} {time:9.2f} {once.total() / time:8.1f} {size / time / 1e6:7.1f}",
             flush=True,
