@@ -188,4 +188,4 @@ def test_the_command_line_has_slots(folder: Path, tmp_path: Path, xformc: Comman
     command = ("generate", folder / "cpu", "-i", tmp_path / "in", "--max-new-tokens", "6", "--seed", "3")
     assert xformc(*command, "--slots", "2").out == xformc(*command).out
     assert mistake(xformc(*command, "--slots", "2", "--stream")).startswith("--slots has no effect with --stream")
-    assert mistake(xformc(*command, "--slots", "0")).startswith("slots must be an integer from 1 to 1024, not 0")
+    assert mistake(xformc(*command, "--slots", "0")).startswith("--slots must be an integer from 1 to 1024, not 0")
