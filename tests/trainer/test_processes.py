@@ -250,7 +250,6 @@ def first_rank_of(folder: Path) -> int:
     return first
 
 
-@pytest.mark.processor
 def test_a_rank_that_is_killed_ends_the_command_and_the_run_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -194,7 +194,6 @@ def test_texts_in_another_language_are_dropped(folder: Path, tmp_path: Path) -> 
     assert not (tmp_path / "no").exists()
 
 
-@pytest.mark.processor
 def test_a_tag_stands_before_the_sources_of_its_corpus(folder: Path, tmp_path: Path, xformc: CommandLine) -> None:
     for name in ("one", "two"):
         write_corpus(tmp_path / name, 12)
