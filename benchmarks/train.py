@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from benchmarks.distill import ADAM
 from benchmarks.train_peers import fairseq, hugging_face
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import compile_training
@@ -36,16 +37,13 @@ from xformc.trainer.run import Identity
 from xformc.trainer.train import make_recipe
 
 SPEC = Path(__file__).parent.parent / "specs" / "multi30k.yaml"
-SAME = ("train.batch_tokens=4096", "train.optimizer={adam: {beta2: 0.98, epsilon: 1.0e-9}}")
-"""What all of them have in common, in place of the spec's recipe."""
-
 TURN = 4
 Step = Callable[[Batch], None]
 
 
 def main() -> None:
     arguments = parse_arguments()
-    spec = load_spec(arguments.spec, SAME)
+    spec = load_spec(arguments.spec, ADAM)
     schema = data_schema(spec)
     corpus = read_corpus(find_corpus(arguments.data, schema, arguments.languages), schema)
     assert isinstance(corpus.train, Texts), "the plain loop is for sentence pairs"

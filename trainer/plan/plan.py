@@ -108,12 +108,14 @@ def plan(spec: Spec, machine: Machine, work: Work) -> Plan:
     check_sharded(spec, shard=machine.shard)
     rows, batches = _share(max(1, section.batch_tokens // work.length), section.accumulate, gpus)
     bfloat16 = section.precision != "float32" and machine.card.bfloat16 is not None
-    rank = _rank(spec, machine, rows * section.copies, work.length, batches, bfloat16=bfloat16)
+    graph = compile_training(spec).graph
+    rank = _rank(spec, graph, machine, rows * section.copies, work.length, batches, bfloat16=bfloat16)
     flops = FORWARD_AND_BACKWARD * work.products * work.units * section.copies
     speed = machine.card.bfloat16 if bfloat16 else machine.card.float32
     assert speed is not None
     compute = flops / (gpus * speed * 1e12 * machine.mfu)
-    sent = _communicated(compile_training(spec).graph, gpus, batches, shard=machine.shard)
+    every = sum(parameter.count for parameter in graph.parameters)
+    sent = _communicated(every, _trained(graph), gpus, batches, shard=machine.shard)
     link = sent / (machine.card.link * 1e9)
     seconds = max(compute, link)
     hours = seconds * section.steps / 3600
@@ -149,12 +151,11 @@ def _share(rows: int, accumulate: int, gpus: int) -> tuple[int, int]:
     return -(-rows // gpus), accumulate
 
 
-def _rank(spec: Spec, machine: Machine, rows: int, length: int, batches: int, *, bfloat16: bool) -> Rank:
-    graph = compile_training(spec).graph
+def _rank(spec: Spec, graph: Graph, machine: Machine, rows: int, length: int, batches: int, *, bfloat16: bool) -> Rank:
     sizes = {parameter.name: parameter.count for parameter in graph.parameters}
-    trained = sum(parameter.count for parameter in graph.parameters if parameter.trained)
     gpus = machine.gpus if machine.shard else 1
     weights = FLOAT32 * sum(sizes.values())
+    trained = _trained(graph)
     gradients, states = FLOAT32 * trained, FLOAT32 * _state_numbers(spec, trained)
     layers = [f"{stage}/*" for stage in _repeated(sizes)]
     own, every = (
@@ -200,6 +201,10 @@ def _gathered(sizes: Mapping[str, int]) -> int:
     return FLOAT32 * (2 * rest + 3 * max(layers.values(), default=0))
 
 
+def _trained(graph: Graph) -> int:
+    return sum(parameter.count for parameter in graph.parameters if parameter.trained)
+
+
 def _state_numbers(spec: Spec, trained: int) -> int:
     """The numbers of the optimizer's states: Adam has two for each parameter, Lion one, a moving average one more.
 
@@ -209,9 +214,7 @@ def _state_numbers(spec: Spec, trained: int) -> int:
     return each * trained
 
 
-def _communicated(graph: Graph, gpus: int, batches: int, *, shard: bool) -> float:
+def _communicated(every: int, trained: int, gpus: int, batches: int, *, shard: bool) -> float:
     """Bytes that a rank sends in a step, in rings: an all-reduce is (n - 1)/n of the gradients twice; with shards each
-    batch gathers the weights twice, and gradients are scattered once."""
-    every = sum(parameter.count for parameter in graph.parameters)
-    trained = sum(parameter.count for parameter in graph.parameters if parameter.trained)
+    batch gathers the weights twice, and gradients are scattered once. The parameters are all, and the trained ones."""
     return (gpus - 1) / gpus * FLOAT32 * (2 * batches * every + trained if shard else 2 * trained)
