@@ -1,5 +1,8 @@
 """The packages that the bare install leaves out, and the extras that bring them."""
 
+from importlib import import_module
+from typing import Any
+
 EXTRAS = {
     "torch": "build",
     "onnx": "build",
@@ -33,3 +36,11 @@ def explain_missing(error: ModuleNotFoundError) -> ModuleNotFoundError:
         return error
     package, extra = missing
     return ModuleNotFoundError(f"this needs the package {package}: pip install 'xformc[{extra}]'", name=error.name)
+
+
+def import_extra(module: str) -> Any:
+    """A module of a package that an extra brings. Raises: ModuleNotFoundError as `explain_missing` makes it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        raise explain_missing(error) from error

@@ -4,13 +4,11 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 from xformc.errors import UserError
-from xformc.extras import explain_missing
+from xformc.extras import import_extra
 from xformc.runtime.rows import Array
 from xformc.runtime.text.lines import LINE_BYTES, read_file_lines
 from xformc.trainer.data.splits import JSON_LINES, PARQUET, Files, suffix_of
@@ -104,11 +102,7 @@ def _tsv_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
 
 def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     """Yield the texts of a Parquet file's columns; other columns are ignored, line ends become spaces."""
-    try:
-        pyarrow: Any = import_module("pyarrow")
-        parquet: Any = import_module("pyarrow.parquet")
-    except ModuleNotFoundError as error:
-        raise explain_missing(error) from error
+    pyarrow, parquet = import_extra("pyarrow"), import_extra("pyarrow.parquet")
     number = 0
     try:
         with parquet.ParquetFile(path) as file:

@@ -4,14 +4,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from xformc.errors import UserError
-from xformc.extras import explain_missing
+from xformc.extras import import_extra
 from xformc.format.tokens import SpecialTokens
 from xformc.trainer.data.foreign_vocabulary import ForeignVocabulary, opened_vocabulary
 from xformc.trainer.data.in_order import in_order
@@ -103,23 +101,15 @@ class Encoder:
         return Encoded(list(make_blocks(kept, self._kind)), tokens, +dropped)
 
 
-def _identifier() -> Any:
-    """The package that tells languages. Raises: ModuleNotFoundError without it."""
-    try:
-        return import_module("py3langid")
-    except ModuleNotFoundError as error:
-        raise explain_missing(error) from error
-
-
 def language_of() -> Callable[[str], str]:
-    """What returns the code of a text's language. Raises: as `_identifier`."""
-    identifier = _identifier()
+    """What returns the code of a text's language. Raises: ModuleNotFoundError without py3langid."""
+    identifier = import_extra("py3langid")
     return lambda text: str(identifier.classify(text)[0])
 
 
 def check_languages(languages: Sequence[str], columns: Sequence[str]) -> None:
-    """Raises: UserError unless there is a known code for each column; ModuleNotFoundError as `_identifier`."""
-    known = sorted(str(code) for code, _ in _identifier().rank(""))
+    """Raises: UserError unless there is a known code for each column; ModuleNotFoundError without py3langid."""
+    known = sorted(str(code) for code, _ in import_extra("py3langid").rank(""))
     if len(languages) != len(columns):
         raise UserError(f"{'-'.join(languages)} must have a language for {' and '.join(columns)}", hint="such as en-de")
     unknown = [code for code in languages if code not in known]
