@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from xformc.compiler.spec.sections import SCORED
+from xformc.compiler.spec.sections import SCORED, Train
 from xformc.trainer.checkpoint import State
 from xformc.trainer.progress import Report
 from xformc.trainer.scores.checkpoint_scores import CheckpointScorer
@@ -14,10 +14,10 @@ from xformc.trainer.scores.checkpoint_scores import CheckpointScorer
 
 @contextmanager
 def scoring(
-    select: str, valid: Sequence[Path], newest: Path | None, *, first: bool
+    recipe: Train, valid: Sequence[Path], newest: Path | None, *, first: bool
 ) -> Generator[CheckpointScorer | None]:
-    """The scorer of a run in its first process, if `select` is a score; it begins with the `newest` checkpoint."""
-    if not first or select not in SCORED:
+    """The scorer of a run in its first process, if it scores checkpoints; it begins with the `newest` one."""
+    if not first or not recipe.scored:
         yield None
         return
     with CheckpointScorer(valid) as scorer:

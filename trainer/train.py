@@ -170,7 +170,7 @@ def train_weights(
             model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
         recipe, optimizer = make_recipe(spec, identity, options.minutes), _optimizer(spec, model, identity.seed)
         recipe = replace(recipe, operations=operations_of(shared.graph, spec.train.copies))
-        scorer = held.enter_context(scoring(spec.train.select, files.valid, newest, first=processes.first))
+        scorer = held.enter_context(scoring(spec.train, files.valid, newest, first=processes.first))
         job = _Job(spec, out, identity, encoded, recipe, model, wrapped, optimizer, processes, scorer)
         state = State()
         if newest is not None:
@@ -272,8 +272,9 @@ def _keep(job: _Job, report: Report, writer: CheckpointWriter, state: State) -> 
         check_finite(state, loss)
         writer.wait()
         state = measured(state, loss, select)
-        if select in SCORED:
-            state = judged(state, job.processes.agree(take_score(job.scorer, select, report, state)))
+        if job.spec.train.scored:
+            score = job.processes.agree(take_score(job.scorer, select, report, state))
+            state = judged(state, score) if select in SCORED else state
         reshard(job.model)
         writer.save(state, job.model, job.optimizer)
     report.validation(state, loss)

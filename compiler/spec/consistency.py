@@ -117,11 +117,14 @@ def noise_fits(tree: Tree, train: Train, inputs: Mapping[str, Input], written: s
 
 
 def score_fits(tree: Tree, task: str, train: Train) -> list[Problem]:
-    """Check that checkpoints are selected by a score that the task has."""
-    if train.select not in SCORED or task == "translation":
+    """Check that checkpoints are scored only if the task has scores."""
+    if not train.scored or task == "translation":
         return []
-    span = (tree.get("train", "select") or tree).span
-    return [Problem(span, f"{train.select} is a score of translations; this task is {task}", "write select: best")]
+    if train.select in SCORED:
+        span = (tree.get("train", "select") or tree).span
+        return [Problem(span, f"{train.select} is a score of translations; this task is {task}", "write select: best")]
+    span = (tree.get("train", "checkpoint", "scores") or tree).span
+    return [Problem(span, f"checkpoints of translations are scored; this task is {task}", "leave scores out")]
 
 
 def named_apart(tree: Tree, train: Train, inputs: Mapping[str, Input], results: tuple[Declared, ...]) -> list[Problem]:

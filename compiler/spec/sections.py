@@ -182,10 +182,12 @@ class Schedule(Section):
 
 
 class Checkpoint(Section):
-    """When to write checkpoints. With both, whichever comes first; with neither, only at the end."""
+    """When to write checkpoints: with both, whichever comes first; with neither, only at the end. With `scores`, each
+    one's engine is scored on the validation data, beside training."""
 
     every_steps: Count | None = None
     every_minutes: Positive | None = 10.0
+    scores: bool = False
 
 
 class Masked(Section):
@@ -322,6 +324,11 @@ class Train(Section):
     def copies(self) -> int:
         """How often a step has each row of a batch."""
         return 1 if self.r_drop is None else 2
+
+    @property
+    def scored(self) -> bool:
+        """Whether checkpoints are scored by their engines."""
+        return self.checkpoint.scores or self.select in SCORED
 
 
 class MaxLength(Section):

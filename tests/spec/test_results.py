@@ -64,6 +64,8 @@ def test_r_drop_needs_distributions_over_classes(problems: Problems) -> None:
 def test_checkpoints_are_scored_by_bleu_in_translation_only(problems: Problems) -> None:
     (found,) = problems(SPEC.replace("train: {", "train: {select: bleu, "))
     assert found.message == "bleu is a score of translations; this task is transcription"
+    (found,) = problems(SPEC.replace("train: {", "train: {checkpoint: {scores: true}, "))
+    assert found.message == "checkpoints of translations are scored; this task is transcription"
 
 
 def test_subwords_are_sampled_where_there_are_several(problems: Problems) -> None:
