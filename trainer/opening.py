@@ -56,10 +56,10 @@ def check_options(spec: Spec, options: Options) -> None:
 
 def check_sharded(spec: Spec, *, shard: bool) -> None:
     """Raises: UserError for parts of a recipe that exclude each other, or shards."""
-    muon = spec.train.optimizer.muon is not None
-    if muon and (shard or spec.train.low_rank is not None):
-        raise UserError("train.optimizer: muon excludes --shard and train.low_rank", hint="choose adamw for these")
-    if shard and spec.train.low_rank is not None:
+    low_rank = spec.train.low_rank is not None
+    if low_rank and spec.train.optimizer.muon is not None:
+        raise UserError("train.optimizer: muon and train.low_rank exclude each other", hint="choose adamw")
+    if low_rank and shard:
         raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")
 
 

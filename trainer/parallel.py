@@ -55,10 +55,29 @@ def read_like(parameter: torch.Tensor, file: Any, name: str) -> torch.Tensor:
     """Read the same rows of a tensor of a safetensors file as this process has of the parameter."""
     if not _is_part(parameter):
         return file.get_tensor(name).to(parameter.device, copy=True)
+    own = rows_of(parameter)
+    rows = file.get_slice(name)[own.first : own.first + len(own.tensor)].to(own.tensor.device, copy=True)
+    return _with_rows(parameter, rows)
+
+
+def whole_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The whole of a tensor of which each process has a part; all processes ask for it together."""
+    return cast(Any, tensor).full_tensor() if _is_part(tensor) else tensor
+
+
+def part_like(parameter: torch.Tensor, whole: torch.Tensor) -> torch.Tensor:
+    """The part of a tensor of the parameter's shape that this process has of the parameter; all of it without parts."""
+    if not _is_part(parameter):
+        return whole
+    own = rows_of(parameter)
+    return _with_rows(parameter, whole[own.first : own.first + len(own.tensor)].clone())
+
+
+def _with_rows(parameter: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """A tensor in parts like those of the parameter, of which this process has these rows."""
     from torch.distributed.tensor import DTensor  # noqa: PLC0415 (importing it takes a second)
 
-    part, own = cast(Any, parameter), rows_of(parameter)
-    rows = file.get_slice(name)[own.first : own.first + len(own.tensor)].to(own.tensor.device, copy=True)
+    part = cast(Any, parameter)
     return DTensor.from_local(rows, part.device_mesh, part.placements, shape=part.shape, stride=part.stride())
 
 

@@ -36,6 +36,9 @@ from xformc.trainer.train import Options, train_weights
 BOUND = 1e-5
 """Losses of this recipe on different numbers of processes, which add up in other orders, differ by less in float32."""
 
+MUON_BOUND = 1e-3
+"""With Muon, which makes matrices orthogonal in bfloat16."""
+
 FLOAT32 = ("  steps: 12\n", "  steps: 12\n  precision: float32\n")
 """In bfloat16, to which other orders round otherwise, the losses differ by about 4e-4."""
 
@@ -163,6 +166,23 @@ def test_run_goes_on_with_parameters_in_parts_and_alone(folder: Path) -> None:
     shutil.rmtree(list_checkpoints(run)[-1])
     train_weights(load_spec(folder / "tiny.yaml"), folder / "data", run, Options(resume=True), quiet=True)
     assert losses(run)[-1] == pytest.approx(losses(folder / "alone")[-1], rel=BOUND)
+
+
+@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this PyTorch has no Muon")
+def test_muon_updates_whole_matrices_whoever_has_their_rows(tmp_path: Path) -> None:
+    """In 3 processes, two heads are in two of them; the run goes on with whole matrices, and the other way."""
+    muon = ("  clip_norm: 1.0\n", "  optimizer: {muon: {}}\n  ema: 0.9\n")
+    write_tiny(tmp_path, FLOAT32, muon, ("schedule: {warmup_steps: 4", "schedule: {kind: constant, warmup_steps: 4"))
+    spec, soon = load_spec(tmp_path / "tiny.yaml"), Options(minutes=1e-9)
+    for run, options in (("alone", Options()), ("grown", soon)):
+        train_weights(spec, tmp_path / "data", tmp_path / run, options, quiet=True)
+    runs = ("parts", Options(shard=True)), ("grown", Options(shard=True, resume=True)), ("whole", Options())
+    assert train_together(3, tmp_path, *runs) == [0, 0, 0]
+    for run in ("parts", "grown", "whole"):
+        assert losses(tmp_path / run)[-1] == pytest.approx(losses(tmp_path / "alone")[-1], rel=MUON_BOUND)
+    shutil.rmtree(list_checkpoints(tmp_path / "parts")[-1])
+    train_weights(spec, tmp_path / "data", tmp_path / "parts", Options(resume=True), quiet=True)
+    assert losses(tmp_path / "parts")[-1] == pytest.approx(losses(tmp_path / "alone")[-1], rel=MUON_BOUND)
 
 
 def test_parameters_in_parts_are_not_compiled(folder: Path) -> None:
