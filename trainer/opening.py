@@ -28,7 +28,7 @@ class Options:
 
     languages: source and target in the names of the files, such as `en-de`.
     resume: continue the run to the bit, or start it if there is none yet.
-    compile: run the model through torch.compile.
+    compile: run the model's layers through torch.compile (see `compile_layers`).
     minutes, seed: replace the spec's.
     start: a run, or a file of its weights, whose weights and tokenizers the run begins with (see `start_from`).
     shard: with several processes, each holds a part of every parameter.
@@ -49,8 +49,6 @@ class Options:
 
 def check_options(spec: Spec, options: Options) -> None:
     """Raises: UserError for settings that exclude each other."""
-    if options.shard and options.compile:
-        raise UserError("--shard and --compile exclude each other", hint="leave one of them out")
     check_sharded(spec, shard=options.shard)
 
 

@@ -23,6 +23,7 @@ from xformc.terminal import is_quiet, progress_console
 from xformc.trainer.average import average_checkpoints
 from xformc.trainer.checkpoint import State, chosen_checkpoints, load_checkpoint, newest_checkpoint, prune_checkpoints
 from xformc.trainer.checkpoint_writer import CheckpointWriter
+from xformc.trainer.compiled_layers import compile_layers
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import Corpus, EncodedCorpus, describe_corpus, find_corpus, read_corpus
 from xformc.trainer.data.splits import CorpusFiles
@@ -162,12 +163,12 @@ def train_weights(
             if not known:
                 held.enter_context(locked(out))
         model = TorchModule(graph, identity.seed).to(device)
-        recompute(model, spec.train.recompute)
         newest = newest_checkpoint(out)
         began = _begin(spec, options.start, model) if newest is None else []
         wrapped = parallel(model, processes, encoded.train.sample().repeated(spec.train.copies), shard=options.shard)
         if identity.compile:
-            model.compile(dynamic=True)  # pyright: ignore[reportUnknownMemberType]
+            compile_layers(model, spec.train.recompute)
+        recompute(model, spec.train.recompute)
         recipe, optimizer = make_recipe(spec, identity, options.minutes), _optimizer(spec, model, identity.seed)
         recipe = replace(recipe, operations=operations_of(shared.graph, spec.train.copies))
         scorer = held.enter_context(scoring(spec.train, files.valid, newest, first=processes.first))

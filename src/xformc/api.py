@@ -86,7 +86,7 @@ def train(  # noqa: PLR0913 (each is a choice)
     """Train a spec on the files in the folder `data`, write the run to the folder `output`, and score its engine.
 
     `languages` is the pair in the names of the files, such as "en-de"; `resume` continues the run in `output` to the
-    bit; `minutes` and `seed` replace the spec's; `compile` runs the model through torch.compile. `start` is a run whose
+    bit; `minutes` and `seed` replace the spec's; `compile` runs layers through torch.compile. `start` is a run whose
     weights and tokenizers the new run begins with, where paths and sizes fit. In a script that torchrun starts, all
     processes train together; with `shard`, each holds a part of every parameter. `log` names where the metrics also go:
     tensorboard, wandb, mlflow. `tokenizer` is the vocabulary of all texts, which is not trained then: a SentencePiece

@@ -99,7 +99,7 @@ def test_plan_of_several_gpus() -> None:
     assert (
         frozen.rank.states == 3 * frozen.rank.gradients < four.rank.states and frozen.rank.weights == four.rank.weights
     )
-    with pytest.raises(UserError, match="--shard and train.low_rank exclude each other"):
+    with pytest.raises(UserError, match=r"--shard and train\.low_rank exclude each other"):
         plan(load_spec(MULTI30K, [*TINY, "train.low_rank={parameters: [encoder/**]}"]), sharded.machine, work)
     lion = plan(load_spec(MULTI30K, [*TINY, "train.optimizer={lion: {}}", "train.ema=0.99"]), four.machine, work)
     assert lion.rank.states == 2 * lion.rank.weights

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -23,8 +24,9 @@ from xformc.compiler.pipeline import SHARED, begin, run_passes
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.specs import find_spec
-from xformc.trainer import checkpoint_writer
+from xformc.trainer import checkpoint_writer, train
 from xformc.trainer.checkpoint import OPTIMIZER, list_checkpoints
+from xformc.trainer.compiled_layers import compile_layers
 from xformc.trainer.data.batches import Batch, make_batch
 from xformc.trainer.launch import STARTED, _report, launch  # pyright: ignore[reportPrivateUsage]
 from xformc.trainer.parallel import check_shares
@@ -185,11 +187,19 @@ def test_muon_updates_whole_matrices_whoever_has_their_rows(tmp_path: Path) -> N
     assert losses(tmp_path / "parts")[-1] == pytest.approx(losses(tmp_path / "alone")[-1], rel=MUON_BOUND)
 
 
-def test_parameters_in_parts_are_not_compiled(folder: Path) -> None:
-    with pytest.raises(UserError, match="--shard and --compile exclude each other"):
-        train_weights(
-            load_spec(folder / "tiny.yaml"), folder / "data", folder / "both", Options(shard=True, compile=True)
-        )
+def train_compiled(folder: Path) -> None:
+    """Train in parts, with layers that torch.compile traces, and runs as they are."""
+    compiled = partial(cast(Any, torch).compile, dynamic=True, fullgraph=True, backend="eager")
+    cast(Any, train).compile_layers = partial(compile_layers, compile=compiled)
+    train_ranks(folder, ("compiled", Options(compile=True, shard=True)))
+
+
+def test_layers_with_parameters_in_parts_are_compiled(folder: Path) -> None:
+    processes = started(2, train_compiled, folder)
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0]
+    assert losses(folder / "compiled") == pytest.approx(losses(folder / "alone"), rel=BOUND)
 
 
 def test_process_that_is_killed_ends_the_others(folder: Path, tmp_path: Path) -> None:

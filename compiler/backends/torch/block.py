@@ -51,6 +51,26 @@ class Block(nn.Module):
         """Whether the block computes something, and does not only hold parameters."""
         return bool(self._steps)
 
+    @property
+    def plan(self) -> BlockPlan:
+        """What it computes."""
+        return self._plan
+
+    def all_steps(self) -> list[Step]:
+        """Its steps and those of all blocks inside it, in order."""
+        found = list[Step]()
+        for step, block in self._called():
+            found += [step] if block is None else block.all_steps()
+        return found
+
+    def parameter_values(self) -> dict[str, Tensor]:
+        """The parameters that it and all blocks inside it read, by name."""
+        values: dict[str, Any] = {}
+        self._read(values)
+        for _, block in self._called():
+            values |= {} if block is None else block.parameter_values()
+        return values
+
     def add_block(self, part: str, block: "Block") -> None:
         """Register an inner block by the last part of its path."""
         self.add_module(attribute_of(part), block)
@@ -63,9 +83,8 @@ class Block(nn.Module):
     def enter_values(self, values: dict[str, Any]) -> None:
         """Add all values of this block and of inner blocks to `values`, by name; it has the plan's inputs."""
         self._read(values)
-        for step, planned in zip(self._steps, self._plan.steps, strict=True):
-            block = None if isinstance(planned, Node) else getattr(self, _attribute(planned))
-            if isinstance(block, Block):
+        for step, block in self._called():
+            if block is not None:
                 block.enter_values(values)
             else:
                 run_steps((step,), values)
@@ -118,6 +137,12 @@ class Block(nn.Module):
                 yield f"{names[0]}-{names[-1]}", f"{len(names)} x {text}"
             else:
                 yield from ((name, text) for name in names)
+
+    def _called(self) -> Iterator[tuple[Step, "Block | None"]]:
+        """Its steps, each with the block that it calls, unless that was replaced by another module."""
+        for step, planned in zip(self._steps, self._plan.steps, strict=True):
+            block = None if isinstance(planned, Node) else getattr(self, _attribute(planned))
+            yield step, block if isinstance(block, Block) else None
 
     def _layers(self) -> list[str]:
         return [name for name in self._modules if name.isdigit()]

@@ -37,6 +37,12 @@ class BlockPlan:
         return (step for step in self.steps if isinstance(step, Node))
 
     @property
+    def all_nodes(self) -> Iterator[Node]:
+        """The nodes of this block and of all inside it, in order."""
+        for step in self.steps:
+            yield from (step,) if isinstance(step, Node) else step.all_nodes
+
+    @property
     def blocks(self) -> Iterator["BlockPlan"]:
         """The blocks that it calls."""
         return (step for step in self.steps if isinstance(step, BlockPlan))

@@ -43,7 +43,7 @@ def train(
     ] = None,
     start: Annotated[Path | None, Option(help=START_HELP, metavar="RUN")] = None,
     tokenizer: Annotated[Path | None, Option(help=TOKENIZER_HELP, metavar="FILE")] = None,
-    compile_model: Annotated[bool, Option("--compile", help="Run the model through torch.compile.")] = False,
+    compile_model: Annotated[bool, Option("--compile", help="Run the layers through torch.compile.")] = False,
     nproc: Annotated[int | None, Option(help=NPROC_HELP, min=1, max=1024, metavar="N")] = None,
     shard: Annotated[bool, Option("--shard", help=SHARD_HELP)] = False,
     log: Annotated[list[str] | None, Option(help=LOG_HELP, metavar="SINK")] = None,

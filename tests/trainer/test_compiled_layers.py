@@ -1,0 +1,88 @@
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.pipeline import SHARED, begin, run_passes
+from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
+from xformc.specs import find_spec
+from xformc.trainer.compiled_layers import compile_layers
+from xformc.trainer.recompute import recompute
+
+SIZES = ["sizes.layers=2", "sizes.d_model=16", "sizes.d_ff=24", "sizes.heads=2", "sizes.vocabulary=60"]
+TOKENS = [torch.randint(4, 60, (rows, length)) for rows, length in ((3, 7), (3, 9), (3, 9), (4, 5), (4, 6), (4, 6))]
+
+
+def module_of(name: str, *settings: str) -> TorchModule:
+    spec = load_spec(find_spec(name), settings)
+    return TorchModule(run_passes(run_passes(begin(spec), after=SHARED)).graph)
+
+
+def trained(module: TorchModule, *inputs: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+    """The loss with dropout drawn from a seed, and the gradients."""
+    torch.manual_seed(1)
+    module.zero_grad()
+    loss = module(*inputs)[0]
+    loss.backward()
+    return loss, [None if one.grad is None else one.grad.clone() for one in module.parameters()]
+
+
+class Counted:
+    """Compiles with a backend that runs graphs as they are, and counts functions and their compilations."""
+
+    def __init__(self) -> None:
+        self.functions = self.compilations = 0
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        self.functions += 1
+        return cast(Any, torch).compile(function, dynamic=True, fullgraph=True, backend=self._backend)
+
+    def _backend(self, graph: torch.fx.GraphModule, inputs: list[Tensor]) -> Callable[..., Any]:
+        self.compilations += 1
+        return graph.forward
+
+
+def test_layers_that_compute_alike_are_compiled_once_for_all_lengths() -> None:
+    module, counted = module_of("transformer_base", *SIZES, "sizes.dropout=0.0"), Counted()
+    expected = [trained(module, *TOKENS[at : at + 3]) for at in (0, 3)]
+    compile_layers(module, compile=counted)
+    found = [trained(module, *TOKENS[at : at + 3]) for at in (0, 3)]
+    assert (counted.functions, counted.compilations) == (2, 2), "an encoder's layer and a decoder's"
+    torch.testing.assert_close(found, expected)
+
+
+def test_layers_have_parameters_of_their_own_and_follow_the_mode() -> None:
+    module = module_of("transformer_base", *SIZES)
+    compile_layers(module, compile=Counted())
+    module.eval()
+    before = module(*TOKENS[:3])[0]
+    with torch.no_grad():
+        cast(Any, module).encoder[1].feed_forward.layer_norm.bias.add_(1.0)
+    assert not torch.equal(module(*TOKENS[:3])[0], before)
+    assert not torch.equal(module.train()(*TOKENS[:3])[0], module(*TOKENS[:3])[0])
+
+
+def test_layers_that_differ_are_compiled_apart() -> None:
+    counted = Counted()
+    compile_layers(module_of("convs2s", "sizes.vocabulary=60"), compile=counted)
+    assert counted.functions > 2, "the layers have other windows"
+
+
+def test_a_model_without_layers_is_compiled_whole() -> None:
+    module, counted = module_of("gru_classifier", "sizes.vocabulary=60"), Counted()
+    compile_layers(module, compile=counted)
+    assert counted.functions == 1
+
+
+def test_layers_are_recomputed_whole() -> None:
+    module = module_of("transformer_base", *SIZES, "sizes.dropout=0.0")
+    expected = trained(module, *TOKENS[:3])
+    with pytest.raises(UserError, match="'decoder/\\*/feed_forward' fits decoder/0/feed_forward, a part of a layer"):
+        compile_layers(module, ["decoder/*/feed_forward"])
+    compile_layers(module, ["encoder/*"], compile=Counted())
+    recompute(module, ["encoder/*"])
+    torch.testing.assert_close(trained(module, *TOKENS[:3]), expected)
