@@ -15,18 +15,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from xformc.format.tokens import SPECIAL
 from xformc.trainer.checkpoint import State
+from xformc.trainer.data.batches import Examples
+from xformc.trainer.data.columns import Sequences
 from xformc.trainer.data.prefetch import prefetched
 from xformc.trainer.data.shards.blocks import id_type, make_blocks
 from xformc.trainer.data.shards.encoding import Encoded
 from xformc.trainer.data.shards.manifest import Manifest, Part, Stored, read_manifest, write_manifest
-from xformc.trainer.data.shards.reader import Prepared, ShardExamples
+from xformc.trainer.data.shards.reader import Draws, Prepared, ShardExamples
 from xformc.trainer.data.shards.writer import Progress, Writer
+from xformc.trainer.data.text_examples import of_pairs
 from xformc.trainer.loop import Recipe, stream
 
 VOCABULARY, LONGEST, BATCH_TOKENS = 32_000, 256, 4_096
@@ -80,6 +84,11 @@ def write(folder: Path, size: int) -> int:
     return sum(done.tokens.values())
 
 
+def pairs(columns: Mapping[str, Sequences], draws: Draws) -> Examples:
+    """The examples of a translation."""
+    return of_pairs(columns["source"], columns["target"], LONGEST)
+
+
 def read(folder: Path, seconds: float) -> dict[str, float]:
     """Read a corpus for so many seconds; nothing if that is 0."""
     tokens, first, spent = 0, 0.0, 1.0
@@ -87,7 +96,7 @@ def read(folder: Path, seconds: float) -> dict[str, float]:
         began = time.perf_counter()
         manifest = read_manifest(folder)
         repeats, special = [one.repeat for one in manifest.parts], dict.fromkeys(manifest.columns, SPECIAL)
-        examples = ShardExamples(Prepared(folder, manifest), LONGEST, repeats, special)
+        examples = ShardExamples(Prepared(folder, manifest), LONGEST, repeats, special, pairs)
         for _, batch in prefetched(stream(examples, recipe(), State())):
             first = first or time.perf_counter() - began
             tokens += int(sum((tensor > 0).sum() for tensor in batch.inputs.values()))

@@ -15,17 +15,17 @@ from xformc.trainer.data.file_columns import as_arrays, read_files
 from xformc.trainer.data.label_names import COLUMN, label_names, labels_of
 from xformc.trainer.data.npz import Arrays, array_labels, read_arrays
 from xformc.trainer.data.objectives import ONCE, Draws, copies_of, symbols
-from xformc.trainer.data.redrawn_texts import Redraw, RedrawnTexts
+from xformc.trainer.data.redrawn_texts import KEPT, Redraw, RedrawnTexts
 from xformc.trainer.data.result_examples import encode_results, has_texts, target_labels, text_columns
 from xformc.trainer.data.shards.manifest import MANIFEST
 from xformc.trainer.data.shards.reader import Prepared, is_prepared, prepared_files, read_prepared, shard_examples
 from xformc.trainer.data.splits import CorpusFiles, Files, find_files, find_pairs, suffix_of
+from xformc.trainer.data.subword_sampling import check_sampled
 from xformc.trainer.data.text_examples import encode_texts, load_for, train_on
 from xformc.trainer.data.text_files import Texts, read_texts
-from xformc.trainer.data.vocabulary import SUFFIXES, Tokenizer, train_tokenizer
+from xformc.trainer.data.vocabulary import Tokenizer, train_tokenizer
 
 Split = Texts | Arrays
-KEPT = Redraw()
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ def _prepared(
     corpus: Prepared, schema: DataSchema, tokenizer: Tokenizer, redraw: Redraw, stages: Sequence[Mixture]
 ) -> Data:
     if redraw.sampling is not None:
-        raise _fixed("train.tokenizer.sampling", "prepared data", corpus.path)
-    train = shard_examples(corpus, schema, tokenizer, redraw.noise)
+        check_sampled(tokenizer, str(corpus.path))
+    train = shard_examples(corpus, schema, tokenizer, redraw)
     if not stages:
         return train
     return Curriculum([*(Part(train.weighted(one.weights), one.steps) for one in stages), Part(train, None)])
@@ -109,20 +109,15 @@ def _redrawn(
 ) -> RedrawnTexts:
     texts, setting = corpus.train, "train.noise" if redraw.sampling is None else "train.tokenizer.sampling"
     if not isinstance(texts, Texts) or tokenizer is None:
-        raise _fixed(setting, "an array", Path(str(getattr(texts, "path", ""))))
-    if redraw.sampling is not None and any(known.suffix != SUFFIXES[0] for known in tokenizer.vocabularies.values()):
-        hint = f"remove {setting} from the spec"
-        raise UserError(f"{setting} needs SentencePiece models", place=str(texts.path), hint=hint)
+        hint = f"give the data as text, or remove {setting} from the spec"
+        raise UserError(f"{setting}: the token ids of an array are fixed", place=str(corpus.train.path), hint=hint)
+    if redraw.sampling is not None:
+        check_sampled(tokenizer, str(texts.path))
 
     def encode(texts: Texts, tokenizer: Tokenizer) -> Examples:
         return encode_split(texts, schema, tokenizer, corpus.labels)
 
     return RedrawnTexts(texts, tokenizer, redraw, encode, usual)
-
-
-def _fixed(setting: str, what: str, path: Path) -> UserError:
-    hint = f"give the data as text, or remove {setting} from the spec"
-    return UserError(f"{setting}: the token ids of {what} are fixed", place=str(path), hint=hint)
 
 
 def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:

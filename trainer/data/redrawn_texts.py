@@ -9,7 +9,7 @@ from xformc.compiler.spec.sections import Noise
 from xformc.errors import UserError
 from xformc.trainer.data.batches import Batch, Examples
 from xformc.trainer.data.data_schema import SIMILAR, DataSchema
-from xformc.trainer.data.subword_sampling import SampledVocabulary
+from xformc.trainer.data.subword_sampling import sampled
 from xformc.trainer.data.text_files import Texts
 from xformc.trainer.data.text_noise import TextNoise
 from xformc.trainer.data.vocabulary import Tokenizer
@@ -22,6 +22,10 @@ class Redraw:
     sampling: float | None = None
     noise: Noise | None = None
     columns: Sequence[str] = ()
+
+
+KEPT = Redraw()
+"""Nothing is drawn anew."""
 
 
 def redraw_of(spec: Spec, schema: DataSchema) -> Redraw:
@@ -75,7 +79,7 @@ class RedrawnTexts:
         if rate is None:
             return self.tokenizer
         vocabularies = {
-            name: SampledVocabulary(known.model, known.special, known.suffix, rate, (seed, epoch, index))
+            name: sampled(known, rate, (seed, epoch, index))
             for index, (name, known) in enumerate(self.tokenizer.vocabularies.items())
         }
         return replace(self.tokenizer, vocabularies=vocabularies)

@@ -1,6 +1,6 @@
 """Makes examples for specs that declare their results, from texts and arrays."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +15,7 @@ from xformc.trainer.data.columns import Column, Pairs, Sequences, Values, pack
 from xformc.trainer.data.data_schema import SIMILAR, DataSchema
 from xformc.trainer.data.file_columns import file_column
 from xformc.trainer.data.npz import Arrays
-from xformc.trainer.data.objectives import ONCE, Draws, Example, Noise, corrupt, symbols
+from xformc.trainer.data.objectives import ONCE, Draws, Example, Ids, Noise, Random, corrupt, symbols
 from xformc.trainer.data.targets.target import TARGETS, Cells, Names, Target
 from xformc.trainer.data.text_examples import packed, shifted
 from xformc.trainer.data.text_files import Texts
@@ -63,13 +63,21 @@ def target_labels(split: Texts | Arrays, schema: DataSchema) -> dict[str, Names]
 def encode_results(
     split: Texts | Arrays, schema: DataSchema, tokenizer: Tokenizer | None, labels: Labels, draws: Draws = ONCE
 ) -> Examples:
-    """Return the examples of one split, without those that are too long; an objective has its noise by `draws`.
+    """Return the examples of one split, without those that are too long; an objective has its noise by `draws`, which
+    depends on the seed, the copy and the place of a text alone.
 
     Raises: UserError for a column that is missing or does not fit the spec, with its line or row if there is one.
     """
     if schema.objective is not None:
         assert tokenizer is not None
-        return _corrupted(_cells(split, "text").texts or [], schema, schema.objective, tokenizer, draws)
+        known = tokenizer.vocabularies[schema.texts[0]]
+        encoded = known.encode(_cells(split, "text").texts or [])
+        drawn = (
+            (ids, np.random.default_rng([draws.seed, copy, place]))
+            for copy in range(draws.copies)
+            for place, ids in enumerate(encoded)
+        )
+        return corrupted(drawn, schema, schema.objective, known)
     _require_one_kind(schema, str(split.path))
     encoder = _Encoder(split, schema, tokenizer)
     inputs: dict[str, Column] = {}
@@ -96,20 +104,16 @@ def encode_results(
     return without_long(Examples(ordered, targets, ignore, schema.longest))
 
 
-def _corrupted(
-    texts: list[str], schema: DataSchema, objective: Objective, tokenizer: Tokenizer, draws: Draws
+def corrupted(
+    texts: Iterable[tuple[Ids, Random]], schema: DataSchema, objective: Objective, vocabulary: Vocabulary
 ) -> Examples:
-    """The examples that an objective makes of texts, those of each copy together; longer texts are cut into parts.
+    """The examples that an objective makes of texts, each with what draws its noise.
 
-    The noise of a text depends on the seed, the copy and its place alone.
+    Longer texts are cut into parts.
     """
-    vocabulary = tokenizer.vocabularies[schema.texts[0]]
     noise, most, made = noise_of(objective, vocabulary), schema.longest - 2, list[Example | None]()
-    encoded = vocabulary.encode(texts)
-    for copy in range(draws.copies):
-        for place, ids in enumerate(encoded):
-            random = np.random.default_rng([draws.seed, copy, place])
-            made += [corrupt(objective, ids[at : at + most], noise, random) for at in range(0, len(ids), most)]
+    for ids, random in texts:
+        made += [corrupt(objective, ids[at : at + most], noise, random) for at in range(0, len(ids), most)]
     found = [example for example in made if example is not None]
     if objective.masked is not None:
         (name,), (target,) = schema.texts, schema.targets

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import sentencepiece
 
-from xformc.trainer.data.vocabulary import Vocabulary
+from xformc.errors import UserError
+from xformc.trainer.data.vocabulary import SUFFIXES, Tokenizer, Vocabulary
 
 LINES = 1024
 """The lines that are drawn from one seed."""
@@ -38,3 +39,15 @@ class SampledVocabulary(Vocabulary):
                 lines, out_type=int, enable_sampling=True, alpha=self.rate, nbest_size=-1, num_threads=1
             )
         return found
+
+
+def sampled(known: Vocabulary, rate: float, seed: tuple[int, ...]) -> SampledVocabulary:
+    """The vocabulary with drawn segmentations."""
+    return SampledVocabulary(known.model, known.special, known.suffix, rate, seed)
+
+
+def check_sampled(tokenizer: Tokenizer, place: str) -> None:
+    """Raises: UserError if a vocabulary has one segmentation of a text only."""
+    if any(known.suffix != SUFFIXES[0] for known in tokenizer.vocabularies.values()):
+        setting = "train.tokenizer.sampling"
+        raise UserError(f"{setting} needs SentencePiece models", place=place, hint=f"remove {setting} from the spec")

@@ -66,17 +66,18 @@ def data(
     xformc data transformer_base --data wmt --data backtranslated --weight 2 --weight 1 --drop-duplicates -o prepared
 
     Texts are tokenized once, on all cores, into files that training reads in parts. It may be stopped or killed at any
-    moment; --resume continues it. The tasks are translation and language_model.
+    moment; --resume continues it. It is for translation, language models, and objectives.
     """
     from xformc.compiler.spec import load_spec
     from xformc.trainer.data.data_schema import data_schema
     from xformc.trainer.data.dataset import find_corpus
-    from xformc.trainer.data.shards.prepare import Corpus, Preparation, prepare, require_task
+    from xformc.trainer.data.shards.columns import kind_of
+    from xformc.trainer.data.shards.prepare import Corpus, Preparation, prepare
     from xformc.trainer.data.splits import find_training
 
     loaded = load_spec(find_spec(spec), settings or ())
     schema = data_schema(loaded)
-    require_task(schema)
+    kind_of(schema)
     weights = weight or [1.0] * len(data)
     if len(weights) != len(data) or not all(0 < one < 1e6 for one in weights):
         raise UserError("--weight is a number above 0 for each --data, in order")

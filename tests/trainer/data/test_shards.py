@@ -152,8 +152,11 @@ def test_windows_have_every_row_once_and_go_on_anywhere(folder: Path) -> None:
         assert position == batches[index + 1][0]
         assert torch.equal(following.labels, batches[index + 1][1].labels)
     assert len(found.sample().labels) == 1
+    schema = replace(data_schema(load_spec(folder / "tiny.yaml")), longest=1)
+    tokenizer = make_tokenizer(found.prepared, schema, load_spec(folder / "tiny.yaml").train.tokenizer)
+    assert tokenizer is not None
     with pytest.raises(UserError, match="every example is longer than 1 positions"):
-        list(replace(found, longest=1).windows(0, 0))
+        list(reader.shard_examples(found.prepared, schema, tokenizer).windows(0, 0))
 
 
 def test_filters_drop_and_count_rows(folder: Path, tmp_path: Path) -> None:
@@ -302,7 +305,7 @@ def test_damaged_files_are_errors(folder: Path, tmp_path: Path) -> None:
     for text, message in (
         ("extends: transformer_base\nsizes: {vocabulary: 50}", "has 60 pieces; the spec's vocabulary is 50"),
         ("extends: gpt\n", "is prepared for translation of source, target; this spec is language_model of text"),
-        ("extends: text_classifier\n", "is prepared data, which is that of translation or language_model"),
+        ("extends: text_classifier\n", "prepared for translation, language models and objectives; this task is class"),
     ):
         (tmp_path / "other.yaml").write_text(text)
         other = data_schema(load_spec(tmp_path / "other.yaml"))
@@ -395,7 +398,7 @@ def test_language_model_trains_on_prepared_texts(tmp_path: Path, xformc: Command
     wrong = xformc("data", "text_classifier", "--data", tmp_path / "data", "-o", tmp_path / "no")
     assert (
         wrong.code == 2
-        and "prepares the tasks translation and language_model; this task is classification" in wrong.err
+        and "prepared for translation, language models and objectives; this task is classification" in wrong.err
     )
     wrong = xformc(
         "data",
@@ -410,3 +413,63 @@ def test_language_model_trains_on_prepared_texts(tmp_path: Path, xformc: Command
         tmp_path / "no",
     )
     assert wrong.code == 2 and "--weight is a number above 0 for each --data, in order" in wrong.err
+
+
+MASKED = """\
+extends: masked_language_model
+sizes: {layers: 1, d_model: 16, d_ff: 32, heads: 2, vocabulary: 30}
+train: {max_length: 12, steps: 6, batch_tokens: 96, checkpoint: {every_steps: 3, every_minutes: null}, average: 1}
+"""
+SPANS = """\
+extends: span_corruption
+sizes: {layers: 1, d_model: 16, d_ff: 32, heads: 2, vocabulary: 36}
+train: {objective: {spans: {sentinels: 4}}, max_length: 12, steps: 6, batch_tokens: 96, average: 1}
+"""
+
+
+def write_texts(folder: Path, text: str) -> Any:
+    """A spec with an objective, and its prepared corpus."""
+    (folder / "tiny.yaml").write_text(text)
+    (folder / "data").mkdir()
+    for name, count in (("train", 60), ("valid", 8)):
+        lines = [" ".join(f"{(7 * line + place) % 11} and" for place in range(line % 9 + 2)) for line in range(count)]
+        (folder / "data" / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
+    spec = load_spec(folder / "tiny.yaml")
+    schema = data_schema(spec)
+    files = find_corpus(folder / "data", schema)
+    prepare(spec, Preparation([Corpus("one", files.train)], files.valid), folder / "prepared")
+    return spec
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("text", [MASKED, SPANS], ids=["masked", "spans"])
+def test_objectives_have_new_noise_in_each_epoch_of_prepared_texts(tmp_path: Path, text: str) -> None:
+    """And a run that is stopped goes on to the bit."""
+    spec = write_texts(tmp_path, text)
+    schema, data = data_schema(spec), examples(tmp_path, tmp_path / "prepared")
+
+    def rows(seed: int, epoch: int) -> list[list[int]]:
+        ((_, found),) = data.windows(seed, epoch)
+        return trimmed(alone(found))
+
+    assert rows(1, 0) == rows(1, 0) != rows(1, 1)
+    assert len(rows(1, 0)) >= len(data) == 60, "long texts are parts"
+    for run, options in (("whole", Options()), ("part", Options(minutes=1e-9)), ("part", Options(resume=True))):
+        train_tiny(tmp_path / "tiny.yaml", tmp_path / "prepared", tmp_path / run, options)
+    files = [tmp_path / run / "weights.safetensors" for run in ("whole", "part")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    (tmp_path / "other.yaml").write_text("extends: gpt\n")
+    with pytest.raises(UserError, match="is prepared for plain text of text; this spec is language_model of text"):
+        other = data_schema(load_spec(tmp_path / "other.yaml"))
+        read_corpus(find_corpus(tmp_path / "prepared", other), other)
+    assert schema.objective is not None
+
+
+def test_prepared_texts_need_the_tokens_of_the_objective(tmp_path: Path) -> None:
+    spec = write_texts(tmp_path, SPANS)
+    masked = load_spec(tmp_path / "tiny.yaml", ["train.objective={denoise: {}}"])
+    schema = data_schema(masked)
+    corpus = read_corpus(find_corpus(tmp_path / "prepared", schema), schema)
+    tokenizer = make_tokenizer(corpus.train, schema, spec.train.tokenizer)
+    with pytest.raises(UserError, match="the tokenizer lacks <mask>, which this objective needs"):
+        encode_corpus(corpus, schema, tokenizer)

@@ -6,12 +6,13 @@ from several_processes import write_tiny
 
 from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import read_weights
-from xformc.errors import UserError
 from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import encode_corpus, find_corpus, make_tokenizer, read_corpus
-from xformc.trainer.data.redrawn_texts import redraw_of
+from xformc.trainer.data.redrawn_texts import KEPT, Redraw, redraw_of
 from xformc.trainer.data.shards.prepare import Corpus, Preparation, prepare
-from xformc.trainer.data.vocabulary import Kind
+from xformc.trainer.data.splits import find_pairs
+from xformc.trainer.data.subword_sampling import sampled
+from xformc.trainer.data.vocabulary import Kind, train_vocabulary
 from xformc.trainer.train import Options, train_weights
 
 pytestmark = pytest.mark.processor
@@ -41,15 +42,46 @@ def test_segmentations_follow_from_the_seed_and_the_epoch(tmp_path: Path, kind: 
     assert np.sum(first) > whole.inputs["source"].lengths().sum() + whole.inputs["target"].lengths().sum()
 
 
-def test_run_with_sampled_subwords_continues_to_the_bit(tmp_path: Path) -> None:
+@pytest.mark.parametrize("prepared", [False, True])
+def test_run_with_sampled_subwords_continues_to_the_bit(tmp_path: Path, prepared: bool) -> None:
     write_tiny(
         tmp_path, ("train:\n", "train:\n  tokenizer: {sampling: 0.2}\n"), ("average: 2", "average: 1"), ("60", "50")
     )
-    spec = load_spec(tmp_path / "tiny.yaml")
+    spec, data = load_spec(tmp_path / "tiny.yaml"), tmp_path / "data"
+    if prepared:
+        data, files = tmp_path / "prepared", find_pairs(data)
+        prepare(spec, Preparation([Corpus("one", files.train)], files.valid), data)
     for run, options in (("whole", Options()), ("part", Options(minutes=1e-9)), ("part", Options(resume=True))):
-        train_weights(spec, tmp_path / "data", tmp_path / run, options, quiet=True)
+        train_weights(spec, data, tmp_path / run, options, quiet=True)
     whole, part = (read_weights(tmp_path / run).arrays for run in ("whole", "part"))
     assert all((whole[name] == part[name]).all() for name in whole)
-    files = (tmp_path / "data" / "train.tsv",)
-    with pytest.raises(UserError, match="the token ids of prepared data are fixed"):
-        prepare(spec, Preparation([Corpus("one", files)], files), tmp_path / "prepared")
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_placeholder_stays_one_token(kind: Kind) -> None:
+    texts = ["see <url> for more of it", "more of it at <url> and <url>"] * 4
+    known = train_vocabulary(texts, 20, kind=kind, of="source", symbols=["<url>"])
+    for seed in range(20):
+        rows = sampled(known, 0.5, (seed,)).encode(texts)
+        assert [row.count(known.processor().piece_to_id("<url>")) for row in rows] == [1, 2] * 4
+
+
+def test_prepared_texts_are_drawn_as_other_tokens_and_stay_the_same(tmp_path: Path) -> None:
+    write_tiny(tmp_path, ("train:\n", "train:\n  tokenizer: {sampling: 0.3}\n"), ("vocabulary: 60", "vocabulary: 40"))
+    spec, files = load_spec(tmp_path / "tiny.yaml"), find_pairs(tmp_path / "data")
+    prepare(spec, Preparation([Corpus("one", files.train)], files.valid), tmp_path / "prepared")
+    schema = data_schema(spec)
+    corpus = read_corpus(find_corpus(tmp_path / "prepared", schema), schema)
+    tokenizer = make_tokenizer(corpus.train, schema, spec.train.tokenizer)
+    assert tokenizer is not None
+    known = tokenizer.vocabularies["target"]
+
+    def targets(redraw: Redraw, seed: int, epoch: int) -> list[list[int]]:
+        ((_, found),) = encode_corpus(corpus, schema, tokenizer, redraw).train.windows(seed, epoch)
+        column = found.targets["labels"]
+        return [column.tensors("", [row], 99)[""][0].tolist()[:-1] for row in range(len(found))]  # pyright: ignore
+
+    usual, first, other = targets(KEPT, 1, 0), *(targets(redraw_of(spec, schema), 1, epoch) for epoch in (0, 1))
+    assert first == targets(redraw_of(spec, schema), 1, 0) != other
+    assert len(first) == len(usual) and sum(map(len, first)) > sum(map(len, usual))
+    assert known.decode(first) == known.decode(usual) == known.decode(other)

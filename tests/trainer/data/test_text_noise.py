@@ -16,11 +16,11 @@ from xformc.format.tokens import BEGIN, END, UNKNOWN
 from xformc.trainer.data.batches import Examples
 from xformc.trainer.data.data_schema import data_schema
 from xformc.trainer.data.dataset import encode_corpus, find_corpus, make_tokenizer, read_corpus
-from xformc.trainer.data.redrawn_texts import redraw_of
+from xformc.trainer.data.redrawn_texts import Redraw, redraw_of
 from xformc.trainer.data.shards.blocks import Rows
 from xformc.trainer.data.shards.manifest import Stored
-from xformc.trainer.data.shards.noise import IdNoise
 from xformc.trainer.data.shards.prepare import Corpus, Preparation, prepare
+from xformc.trainer.data.shards.redrawn_rows import RedrawnRows
 from xformc.trainer.data.splits import find_pairs
 from xformc.trainer.data.text_noise import TextNoise
 from xformc.trainer.data.vocabulary import train_vocabulary
@@ -90,8 +90,9 @@ def test_prepared_row_with_an_unknown_token_keeps_its_ids() -> None:
     rows = [(ids, [BEGIN, *ids]) for ids in ([*known.encode([text])[0], END] for text in texts)]
     lengths = np.array([[len(ids) for ids in row] for row in rows])
     given = Rows(np.concatenate([np.array(ids, np.uint16) for row in rows for ids in row]), lengths)
-    noise = IdNoise(Noise(typing=0.9), 0, Stored((), (END,), 30, ""), known)
-    found = noise(given, np.arange(3), 1, 0)
+    redraw = Redraw(None, Noise(typing=0.9), ("source",))
+    columns = {"source": Stored((), (END,), 30, ""), "target": Stored((BEGIN,), (END,), 30, "")}
+    found = RedrawnRows(redraw, columns, dict.fromkeys(columns, known))(given, np.arange(3), 1, 0)
     ends = np.cumsum(found.lengths)
     ids = [part.tolist() for part in np.split(found.ids, ends)[:-1]]
     wanted = TextNoise(Noise(typing=0.9), 1, 0, 0).lines(texts)

@@ -12,9 +12,6 @@ from xformc.files import atomic_write
 
 MANIFEST, BLOCKS, PROGRESS, LOCK = "manifest.json", "blocks.bin", "progress.json", ".prepare.lock"
 FORMAT = 1
-VALID = {"translation": ("valid.source", "valid.target"), "language_model": ("valid.txt",)}
-"""The files of the validation data, for each task whose data is prepared."""
-
 SHARD = "shard-"
 AGAIN = "prepare it again with xformc data"
 

@@ -15,17 +15,17 @@ from xformc.trainer.checkpoint import writing
 from xformc.trainer.data.added_symbols import with_symbols
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.foreign_vocabulary import is_foreign
+from xformc.trainer.data.objectives import symbols
 from xformc.trainer.data.own_vocabulary import own_tokenizer
 from xformc.trainer.data.shards.chunks import after, read_chunks
+from xformc.trainer.data.shards.columns import VALID, kind_of, stored_columns, vocabulary_names
 from xformc.trainer.data.shards.encoding import Filters, Job, check_languages, encode_chunks
 from xformc.trainer.data.shards.manifest import (
     LOCK,
     MANIFEST,
     PROGRESS,
-    VALID,
     Manifest,
     Part,
-    Stored,
     hash_file,
     read_manifest,
     write_manifest,
@@ -33,16 +33,9 @@ from xformc.trainer.data.shards.manifest import (
 from xformc.trainer.data.shards.seen import Seen
 from xformc.trainer.data.shards.writer import Progress, Writer, job_hash, locked, recorded
 from xformc.trainer.data.splits import Files
-from xformc.trainer.data.text_examples import affixes, load_for
+from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.data.text_files import Row, read_rows, read_texts
-from xformc.trainer.data.vocabulary import (
-    SUFFIXES,
-    Tokenizer,
-    hash_vocabulary,
-    save_tokenizer,
-    tokenizer_files,
-    train_tokenizer,
-)
+from xformc.trainer.data.vocabulary import SUFFIXES, Tokenizer, save_tokenizer, tokenizer_files, train_tokenizer
 from xformc.trainer.start import tokenizer_of
 
 SAMPLE = 1_000_000
@@ -106,12 +99,9 @@ def prepare(
     is written then stays there, for `resume`.
     """
     schema = data_schema(spec)
-    require_task(schema)
+    kind_of(schema)
     if wanted.languages is not None:
         check_languages(wanted.languages, schema.columns)
-    if spec.train.tokenizer.sampling is not None:
-        hint = "train on the text itself, or remove train.tokenizer.sampling from the spec"
-        raise UserError("train.tokenizer.sampling: the token ids of prepared data are fixed", hint=hint)
     begun = (out / LOCK).exists()
     if resume and (out / MANIFEST).exists():
         return read_manifest(out)
@@ -139,10 +129,10 @@ def _prepare(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path, rep
         texts = _write(writer, job, wanted, Seen(out) if wanted.duplicates else None, report)
     finally:
         writer.close()
-    named = {name: hash_file(out / name) for name in (*VALID[schema.task], *sorted(set(tokenizer.files().values())))}
-    manifest = Manifest(
-        schema.task, job.columns, schema.longest, _parts(wanted, writer.progress, texts), {**writer.files(), **named}
-    )
+    kind = kind_of(schema)
+    named = {name: hash_file(out / name) for name in (*VALID[kind], *sorted(set(tokenizer.files().values())))}
+    parts, files = _parts(wanted, writer.progress, texts), {**writer.files(), **named}
+    manifest = Manifest(kind, job.columns, schema.longest, parts, files)
     if not manifest.rows:
         raise UserError("no row is left", place=str(wanted.corpora[0].files[0]), hint="loosen the filters")
     write_manifest(manifest, out)
@@ -184,31 +174,21 @@ def _parts(wanted: Preparation, progress: Progress, texts: Sequence[str]) -> lis
     ]
 
 
-def require_task(schema: DataSchema) -> None:
-    """Raises: UserError for a task whose data is not prepared."""
-    if schema.task not in VALID:
-        raise UserError(
-            f"xformc data prepares the tasks {' and '.join(VALID)}; this task is {schema.task}",
-            hint="give its folder of data to xformc train, which reads it into memory",
-        )
-
-
 def _job(schema: DataSchema, wanted: Preparation, tokenizer: Tokenizer, out: Path) -> Job:
-    known, files = tokenizer.vocabularies, tokenizer.files()
-    alone, columns = schema.task == "language_model", dict[str, Stored]()
-    for name in schema.columns:
-        ends = schema.special[name].ends
-        before, after_ = affixes(known[name], ends=ends, written=name == "target", alone=alone)
-        columns[name] = Stored(before, after_, schema.vocabularies[name], hash_vocabulary(known[name]))
+    names, files = vocabulary_names(schema), tokenizer.files()
     longest = schema.longest if schema.task == "translation" else None
-    models, special = ({name: out / files[name] for name in columns}, {name: known[name].special for name in columns})
-    tags = [corpus.tag for corpus in wanted.corpora]
-    return Job(columns, models, special, Filters(longest, wanted.max_ratio, wanted.copies, wanted.languages), tags)
+    return Job(
+        stored_columns(schema, tokenizer),
+        {column: out / files[name] for column, name in names.items()},
+        {column: tokenizer.vocabularies[name].special for column, name in names.items()},
+        Filters(longest, wanted.max_ratio, wanted.copies, wanted.languages),
+        [corpus.tag for corpus in wanted.corpora],
+    )
 
 
 def _write_validation(schema: DataSchema, files: Files, out: Path) -> None:
     texts = read_texts(files, schema.columns)
-    for name, column in zip(VALID[schema.task], schema.columns, strict=True):
+    for name, column in zip(VALID[kind_of(schema)], schema.columns, strict=True):
         with atomic_write(out / name) as part:
             part.write_text("".join(f"{text}\n" for text in texts.columns[column]), encoding="utf-8", newline="\n")
 
@@ -216,7 +196,7 @@ def _write_validation(schema: DataSchema, files: Files, out: Path) -> None:
 def _tokenizer(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path) -> Tokenizer:
     """The given run's tokenizer, that of a preparation that goes on, or one that is trained on the text."""
     section = spec.train.tokenizer
-    files = tokenizer_files(schema.columns, shared=section.shared).values()
+    files = tokenizer_files(schema.texts, shared=section.shared).values()
     if wanted.tokenizer is not None:
         given = own_tokenizer if wanted.tokenizer.is_file() and wanted.tokenizer.suffix in SUFFIXES else tokenizer_of
         tokenizer = with_symbols(given(wanted.tokenizer, schema), section.symbols, schema.vocabularies)
@@ -227,13 +207,12 @@ def _tokenizer(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path) -
         raise UserError("special_tokens: xformc trains vocabularies with its own special tokens", hint=hint)
     else:
         rows = chain.from_iterable(read_rows(corpus.files, schema.columns) for corpus in wanted.corpora)
-        tokenizer = train_tokenizer(
-            _sampled(rows, schema.columns),
-            schema.vocabularies,
-            kind=section.kind,
-            shared=section.shared,
-            symbols=section.symbols,
-        )
+        columns, shared, own = _sampled(rows, schema.columns), section.shared, list(section.symbols)
+        if schema.objective is not None:
+            first, *others = schema.texts
+            columns, shared = {first: columns["text"], **{name: [] for name in others}}, True
+            own += symbols(schema.objective)
+        tokenizer = train_tokenizer(columns, schema.vocabularies, kind=section.kind, shared=shared, symbols=own)
     save_tokenizer(tokenizer, out)
     return tokenizer
 

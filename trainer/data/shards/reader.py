@@ -4,9 +4,9 @@ Blocks are read by position, not mapped: a file that was cut short is an error, 
 memory of the process.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from os import pread
 from pathlib import Path
@@ -15,30 +15,32 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from xformc.compiler.spec.sections import Noise
+from xformc.compiler.spec.sections import Objective
 from xformc.errors import UserError
 from xformc.format.tokens import SpecialTokens
 from xformc.trainer.data.batches import Batch, Examples, make_batch
 from xformc.trainer.data.columns import Sequences
 from xformc.trainer.data.data_schema import DataSchema
+from xformc.trainer.data.redrawn_texts import KEPT, Redraw
+from xformc.trainer.data.result_examples import corrupted, noise_of
 from xformc.trainer.data.shards.blocks import ENTRY, Rows, id_type, joined, read_block
+from xformc.trainer.data.shards.columns import VALID, kind_of, stored_columns, vocabulary_names
 from xformc.trainer.data.shards.manifest import (
     AGAIN,
     BLOCKS,
     LOCK,
     MANIFEST,
     SHARD,
-    VALID,
     Manifest,
     Part,
     damaged,
     read_manifest,
     shard_name,
 )
-from xformc.trainer.data.shards.noise import IdNoise, RowNoise
+from xformc.trainer.data.shards.redrawn_rows import RedrawnRows
 from xformc.trainer.data.splits import CorpusFiles
-from xformc.trainer.data.text_examples import affixes, of_pairs, of_texts
-from xformc.trainer.data.vocabulary import Tokenizer, hash_vocabulary
+from xformc.trainer.data.text_examples import of_pairs, of_texts
+from xformc.trainer.data.vocabulary import Tokenizer, Vocabulary
 
 WINDOW = 256
 """The blocks of a window: of sentence pairs, 131,072 rows."""
@@ -91,20 +93,16 @@ def prepared_files(folder: Path, schema: DataSchema, languages: str | None) -> C
     if languages is not None:
         hint = "leave --languages out"
         raise UserError(f"--languages {languages} has no effect on prepared data", place=str(folder), hint=hint)
-    valid = VALID.get(schema.task)
-    if valid is None:
-        message = f"is prepared data, which is that of {' or '.join(VALID)}; this task is {schema.task}"
-        raise UserError(message, place=str(folder), hint="give --data the folder of the texts or arrays")
-    return CorpusFiles((folder / MANIFEST,), tuple(folder / name for name in valid))
+    return CorpusFiles((folder / MANIFEST,), tuple(folder / name for name in VALID[kind_of(schema)]))
 
 
 def read_prepared(folder: Path, schema: DataSchema) -> Prepared:
     """Open a prepared corpus. Raises: UserError as `read_manifest`, or if it was prepared for other inputs."""
-    manifest = read_manifest(folder)
-    if (manifest.task, tuple(manifest.columns)) != (schema.task, schema.columns):
+    manifest, kind = read_manifest(folder), kind_of(schema)
+    if (manifest.task, tuple(manifest.columns)) != (kind, schema.columns):
         raise UserError(
             f"is prepared for {manifest.task} of {', '.join(manifest.columns)};"
-            f" this spec is {schema.task} of {', '.join(schema.columns)}",
+            f" this spec is {kind} of {', '.join(schema.columns)}",
             place=str(folder),
             hint=AGAIN,
         )
@@ -112,43 +110,70 @@ def read_prepared(folder: Path, schema: DataSchema) -> Prepared:
 
 
 def shard_examples(
-    prepared: Prepared, schema: DataSchema, tokenizer: Tokenizer, noise: Noise | None = None
+    prepared: Prepared, schema: DataSchema, tokenizer: Tokenizer, redraw: Redraw = KEPT
 ) -> "ShardExamples":
-    """The examples of a prepared corpus, with noise in its first column.
+    """The examples of a prepared corpus, whose texts are drawn anew as `redraw` says.
 
-    Raises: UserError if its ids are those of other vocabularies.
+    Raises: UserError if its ids are those of other vocabularies, or an objective lacks tokens.
     """
-    for name, column in prepared.manifest.columns.items():
-        if hash_vocabulary(tokenizer.vocabularies[name]) != column.vocabulary:
+    stored, names = prepared.manifest.columns, vocabulary_names(schema)
+    for name, wanted in stored_columns(schema, tokenizer).items():
+        if wanted.vocabulary != stored[name].vocabulary:
             raise UserError(
                 f"the ids of '{name}' are those of another vocabulary than the run's",
                 place=str(prepared.folder),
                 hint="prepare it with the run's: xformc data --tokenizer RUN",
             )
-        alone, ends = schema.task == "language_model", schema.special[name].ends
-        around = affixes(tokenizer.vocabularies[name], ends=ends, written=name == "target", alone=alone)
-        if [list(one) for one in around] != [list(column.before), list(column.after)]:
+        if [wanted.before, wanted.after] != [list(stored[name].before), list(stored[name].after)]:
             message = f"the texts of '{name}' are between other special tokens than those of the spec"
             raise UserError(message, place=str(prepared.folder), hint=AGAIN)
-    repeats, special = [part.repeat for part in prepared.manifest.parts], schema.special
-    if noise is None:
-        return ShardExamples(prepared, schema.longest, repeats, special)
-    name, column = next(iter(prepared.manifest.columns.items()))
-    return ShardExamples(
-        prepared, schema.longest, repeats, special, IdNoise(noise, 0, column, tokenizer.vocabularies[name])
-    )
+    vocabularies = {column: tokenizer.vocabularies[name] for column, name in names.items()}
+    special = {column: schema.special[name] for column, name in names.items()}
+    objective, make = schema.objective, partial(_examples, schema)
+    if objective is not None:
+        (known,) = vocabularies.values()
+        noise_of(objective, known)
+        make = partial(_corrupted, schema, objective, known)
+    drawn = None if redraw == KEPT else RedrawnRows(redraw, stored, vocabularies)
+    repeats = [part.repeat for part in prepared.manifest.parts]
+    return ShardExamples(prepared, schema.longest, repeats, special, make, drawn)
+
+
+Draws = Callable[[int], np.random.Generator]
+"""What draws the noise of a row."""
+Make = Callable[[Mapping[str, Sequences], Draws], Examples]
+"""Makes examples of columns."""
+
+
+def _examples(schema: DataSchema, columns: Mapping[str, Sequences], draws: Draws) -> Examples:
+    if schema.task == "translation":
+        return of_pairs(columns["source"], columns["target"], schema.longest, schema.special["target"].ignored)
+    ((name, whole),) = columns.items()
+    return of_texts(whole, schema.longest, name, schema.special[name].ignored)
+
+
+def _corrupted(
+    schema: DataSchema, objective: Objective, known: Vocabulary, columns: Mapping[str, Sequences], draws: Draws
+) -> Examples:
+    """Each epoch has noise of its own, so that `copies` do not count."""
+    (texts,) = columns.values()
+    bounds = enumerate(zip(texts.starts, texts.ends, strict=True))
+    rows = ((texts.items[start:end].tolist(), draws(row)) for row, (start, end) in bounds)
+    return corrupted(rows, schema, objective, known)
 
 
 @dataclass(frozen=True)
 class ShardExamples:
     """Examples in a prepared corpus. longest: maximum positions of a sequence. repeats: how often an epoch has the rows
-    of each part. special: the special tokens of each column. noise: changes the rows of an epoch."""
+    of each part. special: the special tokens of each column. make: makes examples of columns. redrawn: the rows as an
+    epoch has them."""
 
     prepared: Prepared
     longest: int
     repeats: Sequence[float]
     special: Mapping[str, SpecialTokens]
-    noise: RowNoise | None = None
+    make: Make
+    redrawn: RedrawnRows | None = None
 
     def __len__(self) -> int:
         """The number of rows."""
@@ -156,10 +181,8 @@ class ShardExamples:
 
     def sample(self) -> Batch:
         """A batch of one example."""
-        return next(
-            make_batch(one, np.arange(1))
-            for one in map(self._examples, map(self._read, np.arange(len(self.prepared.index))[:, None]))
-        )
+        blocks = np.arange(len(self.prepared.index))[:, None]
+        return next(make_batch(self._window(one, 0, 0), np.arange(1)) for one in blocks)
 
     def windows(self, seed: int, epoch: int, first: int = 0) -> Iterator[tuple[int, Examples]]:
         """Yield the windows of an epoch from the number `first` on, each with its number.
@@ -171,10 +194,7 @@ class ShardExamples:
         fits = first > 0 or not len(order)
         for number in range(first, -(-len(order) // WINDOW)):
             blocks = np.sort(order[number * WINDOW : (number + 1) * WINDOW])
-            rows = self._read(blocks)
-            if self.noise is not None:
-                rows = self.noise(rows, self._numbers(blocks), seed, epoch)
-            examples = self._examples(rows)
+            examples = self._window(blocks, seed, epoch, number)
             fits |= len(examples) > 0
             yield number, examples
         if not fits:
@@ -220,19 +240,19 @@ class ShardExamples:
                     found.append(rows)
         return joined(found)
 
-    def _examples(self, rows: Rows) -> Examples:
+    def _window(self, blocks: Numbers, seed: int, epoch: int, number: int = 0) -> Examples:
+        """The examples of these blocks, which are in ascending order, in the window with this number."""
+        rows, numbers = self._read(blocks), self._numbers(blocks)
+        _check_ids(rows, self.prepared)
+        if self.redrawn is not None:
+            rows = self.redrawn(rows, numbers, seed, epoch, number)
         ends = np.cumsum(rows.lengths).reshape(rows.lengths.shape)
         starts = ends - rows.lengths
-        stored = self.prepared.manifest.columns
-        sequences = {
+        columns = {
             name: Sequences(rows.ids, starts[:, place], ends[:, place], self.special[name].fill)
-            for place, name in enumerate(stored)
+            for place, name in enumerate(self.prepared.manifest.columns)
         }
-        _check_ids(rows, starts, self.prepared)
-        if self.prepared.manifest.task == "translation":
-            return of_pairs(sequences["source"], sequences["target"], self.longest, self.special["target"].ignored)
-        ((name, whole),) = sequences.items()
-        return of_texts(whole, self.longest, name, self.special[name].ignored)
+        return self.make(columns, lambda row: np.random.default_rng([seed, epoch, int(numbers[row])]))
 
 
 def epoch_blocks(parts: Sequence[Part], repeats: Sequence[float], seed: int, epoch: int) -> Numbers:
@@ -260,10 +280,11 @@ def _named(name: str, parts: Sequence[Part], prepared: Prepared) -> int:
     return found[0]
 
 
-def _check_ids(rows: Rows, starts: Numbers, prepared: Prepared) -> None:
+def _check_ids(rows: Rows, prepared: Prepared) -> None:
     """Raises: UserError for an id that is not in its vocabulary."""
     if not rows.lengths.all():
         raise UserError("has an empty row", place=str(prepared.folder), hint=AGAIN)
+    starts = np.cumsum(rows.lengths).reshape(rows.lengths.shape) - rows.lengths
     largest = np.maximum.reduceat(rows.ids, starts.ravel()).reshape(rows.lengths.shape).max(0)
     for (name, column), found in zip(prepared.manifest.columns.items(), largest, strict=True):
         if found >= column.size:
