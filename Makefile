@@ -10,6 +10,8 @@ LOCK := requirements/dev.txt
 SANITIZE := build/sanitize
 TIME ?= 60
 SEED ?=
+# Python compiles modules when it first imports them; pip would compile all, one after the other.
+INSTALL = $(BIN)/python -m pip install --quiet --no-compile
 RESOLVE = $(BIN)/uv pip compile --quiet --extra demo --extra report --extra cpu
 DEMO ?= demo
 XFORMC := $(BIN)/xformc
@@ -41,10 +43,10 @@ $(VENV)/.ready: pyproject.toml $(LOCK)
 		{ echo "error: Python has no ensurepip; on Debian and Ubuntu: apt install python3-venv" >&2; exit 2; }
 	@echo "setting up $(VENV): once, a few minutes"
 	@$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --no-deps --require-hashes --requirement $(LOCK) || \
+	$(INSTALL) --no-deps --require-hashes --requirement $(LOCK) || \
 		echo "WARNING: the package index lacks a version of the lock; taking others that pyproject.toml allows" >&2
-	$(BIN)/python -m pip install --quiet $(TORCH) 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --group dev --editable '.[demo,report,cpu]'
+	$(INSTALL) $(TORCH) 'pip>=25.1'
+	$(INSTALL) --group dev --editable '.[demo,report,cpu]'
 	$(BIN)/python -m pip check
 	@touch $@
 

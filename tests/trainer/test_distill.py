@@ -184,7 +184,8 @@ def test_rows_of_two_workers_on_ray_are_those_of_one_machine(folder: Path, tmp_p
     ray: Any = pytest.importorskip("ray", reason="the extra ray is not installed")
     decoding = Decoding(folder / "engine", {"n_best": 2})
     distill([folder / "mono"], decoding, tmp_path / "alone")
-    ray.init(num_cpus=2, logging_level="ERROR", log_to_driver=False, include_dashboard=False)
+    tests = {"env_vars": {"PYTHONPATH": os.pathsep.join(sys.path)}}  # workers import this file
+    ray.init(num_cpus=2, logging_level="ERROR", log_to_driver=False, include_dashboard=False, runtime_env=tests)
     try:
         distill([folder / "mono"], decoding, tmp_path / "cluster", workers=2, spread=on_ray)
         names = ("train.jsonl", "distilled.json")
