@@ -1,16 +1,20 @@
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
+from torch.distributed import FileStore  # pyright: ignore[reportPrivateImportUsage]  # documented, not in __all__
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import SHARED, begin, run_passes
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.specs import find_spec
-from xformc.trainer.compiled_layers import compile_layers
+from xformc.trainer.compiled_layers import compile_layers, layers_of
 from xformc.trainer.recompute import recompute
 
 SIZES = ["sizes.layers=2", "sizes.d_model=16", "sizes.d_ff=24", "sizes.heads=2", "sizes.vocabulary=60"]
@@ -56,14 +60,35 @@ def test_layers_that_compute_alike_are_compiled_once_for_all_lengths() -> None:
 
 
 def test_layers_have_parameters_of_their_own_and_follow_the_mode() -> None:
-    module = module_of("transformer_base", *SIZES)
+    module, (_, text, labels) = module_of("gpt", *SIZES), TOKENS[:3]
     compile_layers(module, compile=Counted())
     module.eval()
-    before = module(*TOKENS[:3])[0]
+    before = module(text, labels)[0]
     with torch.no_grad():
-        cast(Any, module).encoder[1].feed_forward.layer_norm.bias.add_(1.0)
-    assert not torch.equal(module(*TOKENS[:3])[0], before)
-    assert not torch.equal(module.train()(*TOKENS[:3])[0], module(*TOKENS[:3])[0])
+        cast(Any, module).decoder[1].feed_forward.layer_norm.bias.add_(1.0)
+    assert not torch.equal(module(text, labels)[0], before)
+    assert not torch.equal(module.train()(text, labels)[0], module(text, labels)[0])
+
+
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module", "ignore::FutureWarning")
+def test_layers_with_parameters_in_parts_are_compiled(tmp_path: Path) -> None:
+    if not distributed.is_gloo_available():
+        pytest.skip("this torch has no gloo")
+    module, counted = module_of("transformer_base", *SIZES, "sizes.dropout=0.0"), Counted()
+    expected = trained(module, *TOKENS[:3])
+    store = FileStore(str(tmp_path / "store"), 1)
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        mesh = init_device_mesh("cpu", (1,))
+        for block in (*layers_of(module).values(), module):
+            fully_shard(cast(Any, block), mesh=mesh)
+        compile_layers(module, compile=counted)
+        loss, gradients = trained(module, *TOKENS[:3])
+        whole = [None if one is None else cast(Any, one).full_tensor() for one in gradients]
+    finally:
+        distributed.destroy_process_group()
+    torch.testing.assert_close((loss, whole), expected)
+    assert (counted.functions, counted.compilations) == (2, 2)
 
 
 def test_layers_that_differ_are_compiled_apart() -> None:

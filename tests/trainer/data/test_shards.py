@@ -201,7 +201,7 @@ def test_a_tag_stands_before_the_sources_of_its_corpus(folder: Path, tmp_path: P
     for name in ("one", "two"):
         write_corpus(tmp_path / name, 12)
     words = ["data", folder / "tiny.yaml", "--set", "train.tokenizer.symbols=[<BT>]"]
-    words += ["--data", tmp_path / "one", "--data", tmp_path / "two", "-o"]
+    words += ["--data", tmp_path / "one", "--data", tmp_path / "two", "--workers", "1", "-o"]
     for number, tags in enumerate((("--tag", "", "--tag", "<BT>"), ())):
         done = xformc(*words, tmp_path / str(number), *tags)
         assert done.code == 0, done.err
