@@ -122,13 +122,16 @@ def test_tasks_have_the_losses_of_one_process(tmp_path: Path) -> None:
 
 
 def test_gradients_are_reduced_once_in_a_step(tmp_path: Path) -> None:
-    """Of the two batches that each process has of the four of a step."""
-    write_tiny(tmp_path, ("accumulate: 2", "accumulate: 4"), ("steps: 12", "steps: 3"))
+    """Of the two batches that each process has of the four of a step; both have drawn the same subwords."""
+    few = ("steps: 12", "steps: 3\n  precision: float32\n  tokenizer: {sampling: 0.2}")
+    write_tiny(tmp_path, ("accumulate: 2", "accumulate: 4"), few, ("vocabulary: 60", "vocabulary: 50"))
     processes = started(2, count_reductions, tmp_path)
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [0, 0]
     assert [int((tmp_path / f"reductions.{rank}").read_text()) for rank in range(2)] == [3, 3]
+    train_weights(load_spec(tmp_path / "tiny.yaml"), tmp_path / "data", tmp_path / "alone", Options(), quiet=True)
+    assert losses(tmp_path / "run") == pytest.approx(losses(tmp_path / "alone"), rel=BOUND)
 
 
 def count_reductions(folder: Path) -> None:

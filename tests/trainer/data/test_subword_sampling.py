@@ -1,3 +1,7 @@
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +15,7 @@ from xformc.trainer.data.dataset import encode_corpus, find_corpus, make_tokeniz
 from xformc.trainer.data.redrawn_texts import KEPT, Redraw, redraw_of
 from xformc.trainer.data.shards.prepare import Corpus, Preparation, prepare
 from xformc.trainer.data.splits import find_pairs
-from xformc.trainer.data.subword_sampling import sampled
+from xformc.trainer.data.subword_sampling import Subwords, sampled
 from xformc.trainer.data.vocabulary import Kind, train_vocabulary
 from xformc.trainer.train import Options, train_weights
 
@@ -40,6 +44,64 @@ def test_segmentations_follow_from_the_seed_and_the_epoch(tmp_path: Path, kind: 
     assert len(data) == len(usual)
     ((_, whole),) = usual.windows(1, 0)
     assert np.sum(first) > whole.inputs["source"].lengths().sum() + whole.inputs["target"].lengths().sum()
+
+
+DRAWN = """\
+import sys
+from xformc.trainer.data.subword_sampling import Subwords
+from xformc.trainer.data.vocabulary import Vocabulary
+model = open(sys.argv[1], "rb").read()
+print(Subwords(model, 0.3).redraw(Vocabulary(model).encode(["one two three four five six seven"] * 20), (1, 2)))
+"""
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_segmentations_are_those_of_every_other_process(tmp_path: Path, kind: Kind) -> None:
+    """SentencePiece's own draws are not: runs would not resume, and processes would train on other batches."""
+    texts = ["one two three four five six seven eight nine ten eleven twelve"] * 4
+    (tmp_path / "some.model").write_bytes(train_vocabulary(texts, 27, kind=kind, of="source").model)
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", DRAWN, "some.model"], cwd=tmp_path, capture_output=True, check=True
+        ).stdout
+        for _ in range(2)
+    }
+    assert len(found) == 1 and len(found.pop()) > 1000
+
+
+def test_merges_are_left_out_at_the_rate() -> None:
+    """With one merge, and with two, of which the second can only be made after the first."""
+    for merges in (1, 2):
+        known = train_vocabulary(["ab ab ab ab"] * 9, 7 + merges, kind="bpe", of="source")
+        rows = known.encode(["ab"] * 64)
+        assert len(rows[0]) == 3 - merges
+        drawn = [row for seed in range(80) for row in Subwords(known.model, 0.25).redraw(rows, (seed,))]
+        assert np.mean([row == rows[0] for row in drawn]) == pytest.approx(0.75**merges, abs=0.03)
+        assert known.decode(drawn[:50]) == ["ab"] * 50
+
+
+def test_unigram_segmentations_have_their_probabilities() -> None:
+    known = train_vocabulary(["abc ab bc c a b abcd"] * 9, 13, kind="unigram", of="source")
+    processor = known.processor()
+    scores = {processor.id_to_piece(index): processor.get_score(index) for index in range(4, 13)}
+
+    def segmentations(word: str) -> Iterator[tuple[str, ...]]:
+        if not word:
+            yield ()
+        for end in range(1, len(word) + 1):
+            if word[:end] in scores:
+                yield from ((word[:end], *rest) for rest in segmentations(word[end:]))
+
+    weights = {one: np.exp(0.5 * sum(scores[part] for part in one)) for one in segmentations("\u2581abc")}
+    rows = known.encode(["abc"] * 64)
+    drawn = Counter(
+        tuple(processor.id_to_piece(index) for index in row)
+        for seed in range(80)
+        for row in Subwords(known.model, 0.5).redraw(rows, (seed,))
+    )
+    assert len(weights) > 2
+    for one, weight in weights.items():
+        assert drawn[one] / drawn.total() == pytest.approx(weight / sum(weights.values()), abs=0.03)
 
 
 @pytest.mark.parametrize("prepared", [False, True])

@@ -1,4 +1,4 @@
-"""Prepared texts that are drawn anew in each epoch: ids become text, which gets its noise, and ids again."""
+"""Prepared texts that are drawn anew in each epoch: with noise, for which ids become text, and other segmentations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from xformc.trainer.data.redrawn_texts import Redraw
 from xformc.trainer.data.shards.blocks import Rows
 from xformc.trainer.data.shards.manifest import Stored
-from xformc.trainer.data.subword_sampling import sampled
+from xformc.trainer.data.subword_sampling import Subwords
 from xformc.trainer.data.text_noise import TextNoise
 from xformc.trainer.data.vocabulary import Vocabulary
 
@@ -18,9 +18,9 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class RedrawnRows:
-    """The columns with noise, and segmentations, of an epoch; `vocabularies` are those of the columns.
+    """The columns with the noise and the segmentations of an epoch; `vocabularies` are those of the columns.
 
-    A text with an unknown token keeps its ids: it would not come back.
+    A text with an unknown token has no noise: it would not come back.
     """
 
     redraw: Redraw
@@ -31,14 +31,14 @@ class RedrawnRows:
         """The rows of a window as the epoch has them; `numbers` are theirs in the corpus."""
         noise, rate = self.redraw.noise, self.redraw.sampling
         for place, (name, column) in enumerate(self.columns.items()):
-            known, lines = self.vocabularies[name], None
+            known = self.vocabularies[name]
             if noise is not None and name in self.redraw.columns:
                 lines = TextNoise(noise, seed, epoch, self.redraw.columns.index(name))
-            if rate is not None:
-                known = sampled(known, rate, (seed, epoch, place, window))
-            if lines is not None or rate is not None:
-                changed = _changed(_texts(rows, place, column), known, lines, numbers, whole=rate is not None)
+                changed = _with_noise(_texts(rows, place, column), known, lines, numbers)
                 rows = _replaced(rows, place, column, changed)
+            if rate is not None:
+                drawn = Subwords(known.model, rate).redraw(_texts(rows, place, column), (seed, epoch, place, window))
+                rows = _replaced(rows, place, column, dict(enumerate(drawn)))
         return rows
 
 
@@ -52,16 +52,15 @@ def _texts(rows: Rows, place: int, column: Stored) -> list[list[int]]:
     return [rows.ids[start:end].tolist() for start, end in zip(*_bounds(rows, place, column), strict=True)]
 
 
-def _changed(
-    rows: Sequence[Sequence[int]], vocabulary: Vocabulary, noise: TextNoise | None, numbers: Numbers, *, whole: bool
+def _with_noise(
+    rows: Sequence[Sequence[int]], vocabulary: Vocabulary, noise: TextNoise, numbers: Numbers
 ) -> dict[int, list[int]]:
-    """The new ids by row, in ascending order: of all rows if `whole`, else of those that noise has changed."""
+    """The new ids by row, in ascending order, of the texts that noise has changed."""
     unknown = vocabulary.special.unknown
     known = [row for row, ids in enumerate(rows) if unknown not in ids]
-    texts = noisy = vocabulary.decode([rows[row] for row in known])
-    if noise is not None:
-        noisy = [noise.line(int(numbers[row]), text) for row, text in zip(known, texts, strict=True)]
-    other = [index for index, text in enumerate(noisy) if whole or text != texts[index]]
+    texts = vocabulary.decode([rows[row] for row in known])
+    noisy = [noise.line(int(numbers[row]), text) for row, text in zip(known, texts, strict=True)]
+    other = [index for index, text in enumerate(noisy) if text != texts[index]]
     encoded = vocabulary.encode([noisy[index] for index in other])
     return {known[index]: ids for index, ids in zip(other, encoded, strict=True) if ids}
 
