@@ -142,7 +142,7 @@ def noise_of(objective: Objective, vocabulary: Vocabulary) -> Noise:
     processor, wanted = vocabulary.processor(), symbols(objective)
     ids = [processor.piece_to_id(symbol) for symbol in wanted]
     if any(one == processor.unk_id() for one in ids):
-        raise UserError(f"the tokenizer lacks {wanted[0]}, which this objective needs", hint="train it with the run")
+        raise UserError(f"the tokenizer lacks {wanted[0]}, which this objective needs", hint="train one with this spec")
     return Noise(ids[0] if ids else PAD, ids, range(END + 1 + len(ids), len(vocabulary)))
 
 

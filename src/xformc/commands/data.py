@@ -110,7 +110,7 @@ def _show(bar: Progress, task: TaskID, began: float, note: "Note") -> None:
 
 def _summary(manifest: "Manifest", output: Path) -> Iterator[str]:
     for part in manifest.parts:
-        tokens = ", ".join(f"{count:,} tokens of {name}" for name, count in part.tokens.items())
+        tokens = "".join(f", {count:,} tokens of {name}" for name, count in part.tokens.items())
         repeat = "" if part.repeat == 1 else f"; {part.repeat:.3g} times in an epoch"
-        yield f"{part.name}: {part.rows:,} examples, {tokens}{repeat}{dropped_text(part.dropped)}"
+        yield f"{part.name}: {part.rows:,} examples{tokens}{repeat}{dropped_text(part.dropped)}"
     yield f"{output}: {manifest.rows:,} examples"

@@ -1,6 +1,7 @@
 """What a prepared corpus holds: the columns of its task, and the files of the validation data."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from xformc.errors import UserError
 from xformc.trainer.data.data_schema import DataSchema
@@ -15,12 +16,13 @@ VALID = {"translation": ("valid.source", "valid.target"), "language_model": ("va
 """The files of the validation data, for each kind of data that is prepared."""
 
 
-def kind_of(schema: DataSchema) -> str:
-    """What the manifest calls the schema's data. Raises: UserError if such data is not prepared."""
+def kind_of(schema: DataSchema, folder: Path | None = None) -> str:
+    """What the manifest calls the schema's data, in `folder`. Raises: UserError if such data is not prepared."""
     kind = PLAIN if schema.objective is not None else schema.task
     if kind not in VALID:
         raise UserError(
             f"data is prepared for translation, language models and objectives; this task is {schema.task}",
+            place=None if folder is None else str(folder),
             hint="give xformc train the folder of the texts or arrays, which it reads into memory",
         )
     return kind

@@ -111,7 +111,8 @@ def check_languages(languages: Sequence[str], columns: Sequence[str]) -> None:
     """Raises: UserError unless there is a known code for each column; ModuleNotFoundError without py3langid."""
     known = sorted(str(code) for code, _ in import_extra("py3langid").rank(""))
     if len(languages) != len(columns):
-        raise UserError(f"{'-'.join(languages)} must have a language for {' and '.join(columns)}", hint="such as en-de")
+        hint = f"such as {'-'.join(('en', 'de')[: len(columns)])}"
+        raise UserError(f"{'-'.join(languages)} must have a language for {' and '.join(columns)}", hint=hint)
     unknown = [code for code in languages if code not in known]
     if unknown:
         raise UserError(f"unknown language {unknown[0]!r}", hint=f"the languages are {', '.join(known)}")

@@ -93,7 +93,7 @@ def prepared_files(folder: Path, schema: DataSchema, languages: str | None) -> C
     if languages is not None:
         hint = "leave --languages out"
         raise UserError(f"--languages {languages} has no effect on prepared data", place=str(folder), hint=hint)
-    return CorpusFiles((folder / MANIFEST,), tuple(folder / name for name in VALID[kind_of(schema)]))
+    return CorpusFiles((folder / MANIFEST,), tuple(folder / name for name in VALID[kind_of(schema, folder)]))
 
 
 def read_prepared(folder: Path, schema: DataSchema) -> Prepared:
