@@ -28,7 +28,7 @@ from xformc.trainer.data.prefetch import prefetched
 from xformc.trainer.data.shards.blocks import id_type, make_blocks
 from xformc.trainer.data.shards.encoding import Encoded
 from xformc.trainer.data.shards.manifest import Manifest, Part, Stored, read_manifest, write_manifest
-from xformc.trainer.data.shards.reader import Draws, Prepared, ShardExamples
+from xformc.trainer.data.shards.reader import Prepared, RowDraws, ShardExamples
 from xformc.trainer.data.shards.writer import Progress, Writer
 from xformc.trainer.data.text_examples import of_pairs
 from xformc.trainer.loop import Recipe, stream
@@ -84,7 +84,7 @@ def write(folder: Path, size: int) -> int:
     return sum(done.tokens.values())
 
 
-def pairs(columns: Mapping[str, Sequences], draws: Draws) -> Examples:
+def pairs(columns: Mapping[str, Sequences], draws: RowDraws) -> Examples:
     """The examples of a translation."""
     return of_pairs(columns["source"], columns["target"], LONGEST)
 

@@ -1,6 +1,7 @@
 """Runs layers through torch.compile, which compiles layers that compute alike once: in as much time as for one layer.
 
-What is outside of layers, such as embeddings and the loss, stays as it is; a model without layers is compiled whole.
+What is outside of layers, such as embeddings and the loss, stays as it is; a model without layers is compiled whole. A
+layer is compiled whole, too, so that no part of it is recomputed alone (see `recompute.check_recompute`).
 """
 
 import warnings
@@ -12,12 +13,10 @@ import torch
 from torch import Tensor
 
 from xformc.compiler.backends.torch.block import Block
-from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.backends.torch.module import TorchModule, layers_of
 from xformc.compiler.backends.torch.node_steps import run_steps
-from xformc.compiler.backends.torch.parameter_paths import path_of
 from xformc.compiler.backends.torch.plan import BlockPlan
-from xformc.compiler.spec.paths import is_whole
-from xformc.errors import UserError
+from xformc.compiler.ops.recurrence import Recurrence
 
 Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -27,41 +26,26 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return cast(Any, torch).compile(function, dynamic=True)
 
 
-def layers_of(model: TorchModule) -> dict[str, Block]:
-    """The numbered blocks that compute something and are in no other such block, by path."""
-    found = dict[str, Block]()
-    for name, block in cast(Any, model).named_modules():
-        numbered = name.rpartition(".")[2].isdigit() and isinstance(block, Block) and block.is_called
-        if numbered and not any(name.startswith(f"{around}.") for around in found):
-            found[name] = block
-    return {path_of(name): block for name, block in found.items()}
-
-
-def compile_layers(model: TorchModule, recomputed: Sequence[str] = (), compile: Compile = compiled) -> None:
-    """Compile the layers of the model. `recomputed` are patterns of blocks whose activations are computed twice.
-
-    Raises: UserError for a pattern that fits a block inside of a layer.
-    """
-    layers = layers_of(model)
-    for name, _ in cast(Any, model).named_modules():
-        path = path_of(name)
-        inside = any(path.startswith(f"{layer}/") for layer in layers)
-        for pattern in recomputed if inside else ():
-            if is_whole(pattern, path) and not is_whole(pattern, path.rpartition("/")[0]):
-                message = f"train.recompute: '{pattern}' fits {path}, a part of a layer, which --compile compiles whole"
-                raise UserError(message, hint="name whole layers, such as encoder/*")
+def compile_layers(model: TorchModule, compile: Compile = compiled) -> None:
+    """Compile the layers of the model; a recurrence, which would be compiled again for each length, stays as it is."""
     # The inputs of a layer are results of others, and torch looks whether they have gradients.
     warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
-    if not layers:
+    layers, known = layers_of(model), list[tuple[_Form, Callable[..., Any]]]()
+    if not layers and not _recurs(model.plan):
         cast(Any, model).forward = compile(model.forward)
-    known = list[tuple[_Form, Callable[..., Any]]]()
     for layer in layers.values():
+        if _recurs(layer.plan):
+            continue
         form = _form(layer.plan)
         function = next((function for other, function in known if other == form), None)
         if function is None:
             function = compile(_function(layer))
             known.append((form, function))
         layer.forward = _called(layer, function)
+
+
+def _recurs(plan: BlockPlan) -> bool:
+    return any(isinstance(node.op, Recurrence) for node in plan.all_nodes)
 
 
 def _function(layer: Block) -> Callable[..., Any]:

@@ -87,7 +87,7 @@ class MuonOptimizer(torch.optim.Optimizer):
         view, muon, state = self._views[weight], self._muons[weight], self.state[weight]
         inputs = prod(weight.shape[weight.ndim - self._axes[weight] :])
         assert weight.grad is not None
-        view.data, view.grad = (whole_of(one).reshape(-1, inputs) for one in (weight.data, weight.grad))
+        view.data, view.grad = whole_of(weight.data).view(-1, inputs), whole_of(weight.grad).reshape(-1, inputs)
         if BUFFER in state:
             muon.state[view][BUFFER] = whole_of(state[BUFFER]).reshape(-1, inputs)
         muon.step()

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from xformc.compiler.backends.torch.block import Block
+from xformc.compiler.backends.torch.module import TorchModule, layers_of
 from xformc.compiler.graph.graph import Graph, Node
 from xformc.compiler.graph.rules import mixes
 from xformc.errors import UserError
@@ -20,7 +20,7 @@ SUMS = ("cross_entropy", "linear_cross_entropy", "binary_cross_entropy", "deviat
 """The losses that add up over the rows of a batch."""
 
 
-def parallel(model: torch.nn.Module, processes: Processes, sample: Batch, *, shard: bool) -> torch.nn.Module:
+def parallel(model: TorchModule, processes: Processes, sample: Batch, *, shard: bool) -> torch.nn.Module:
     """The model to train: with several processes one that averages their gradients. `sample` is any batch.
 
     With `shard`, the parameters of `model` become parts of tensors; an optimizer must be made after that.
@@ -34,9 +34,8 @@ def parallel(model: torch.nn.Module, processes: Processes, sample: Batch, *, sha
     from torch.distributed.fsdp import fully_shard  # noqa: PLC0415 (importing it takes a second)
 
     shard_module = cast(Callable[[torch.nn.Module], object], fully_shard)
-    for name, block in cast(Any, model).named_modules():
-        if name.rpartition(".")[2].isdigit() and isinstance(block, Block) and block.is_called:
-            shard_module(block)
+    for layer in layers_of(model).values():
+        shard_module(layer)
     shard_module(model)
     return model
 

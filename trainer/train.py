@@ -37,7 +37,7 @@ from xformc.trainer.optimizers import make_optimizer
 from xformc.trainer.parallel import check_shares, parallel, reshard
 from xformc.trainer.processes import ALONE, Processes, joined
 from xformc.trainer.progress import Report, check_finite
-from xformc.trainer.recompute import recompute
+from xformc.trainer.recompute import check_recompute, recompute
 from xformc.trainer.run import METRICS, SCORES, Identity, check_free, is_run, locked
 from xformc.trainer.schedule import schedule_of
 from xformc.trainer.scores.checkpoint_scores import CheckpointScorer
@@ -146,6 +146,7 @@ def train_weights(
     engine = run_passes(shared.for_engine("cpu"), after=DERIVED)  # refuse what cannot be decoded before training
     graph = run_passes(shared).graph
     check_shares(graph, spec.train.accumulate, processes)
+    check_recompute(graph, spec.train.recompute, compiled=options.compile)
     schema = data_schema(spec)
     files = _files(data, schema, options.languages)
     corpus = read_corpus(files, schema)
@@ -167,7 +168,7 @@ def train_weights(
         began = _begin(spec, options.start, model) if newest is None else []
         wrapped = parallel(model, processes, encoded.train.sample().repeated(spec.train.copies), shard=options.shard)
         if identity.compile:
-            compile_layers(model, spec.train.recompute)
+            compile_layers(model)
         recompute(model, spec.train.recompute)
         recipe, optimizer = make_recipe(spec, identity, options.minutes), _optimizer(spec, model, identity.seed)
         recipe = replace(recipe, operations=operations_of(shared.graph, spec.train.copies))
@@ -273,9 +274,9 @@ def _keep(job: _Job, report: Report, writer: CheckpointWriter, state: State) -> 
         check_finite(state, loss)
         writer.wait()
         state = measured(state, loss, select)
-        if job.spec.train.scored:
-            score = job.processes.agree(take_score(job.scorer, select, report, state))
-            state = judged(state, score) if select in SCORED else state
+        score = take_score(job.scorer, select, report, state)
+        if select in SCORED:
+            state = judged(state, job.processes.agree(score))
         reshard(job.model)
         writer.save(state, job.model, job.optimizer)
     report.validation(state, loss)

@@ -146,6 +146,8 @@ class Spec:
         for key in ("losses", "noise", "objective", "stages", "freeze", "rates", "low_rank"):
             if not getattr(self.train, key):
                 _remove(resolved, ("train", key))
+        if not self.train.checkpoint.scores:
+            _remove(resolved, ("train", "checkpoint", "scores"))
         for key in ("sampling", "symbols"):
             if not getattr(self.train.tokenizer, key):
                 _remove(resolved, ("train", "tokenizer", key))

@@ -19,7 +19,7 @@ from xformc.trainer.data.batches import make_batch, plan_batches
 from xformc.trainer.loop import Update, take_step
 from xformc.trainer.moving_average import averaged, update_average
 from xformc.trainer.progress import SKIPPED_IN_A_ROW, Report
-from xformc.trainer.recompute import recompute
+from xformc.trainer.recompute import check_recompute, recompute
 from xformc.trainer.selection import judged
 from xformc.trainer.train import Options, train_weights
 
@@ -153,8 +153,12 @@ def test_recompute_names_a_block() -> None:
     spec = load_spec(find_spec("transformer_base"), ["sizes.layers=1", "sizes.vocabulary=60", "sizes.d_ff=8"])
     model: Any = TorchModule(run_passes(run_passes(begin(spec), after=SHARED)).graph)
     with pytest.raises(UserError, match=r"train\.recompute: 'encodr' matches no block") as caught:
-        recompute(model, ["encoder/*", "encodr"])
+        check_recompute(model.graph, ["encoder/*", "encodr"])
     assert caught.value.hint == "did you mean 'encoder'?"
+    check_recompute(model.graph, ["decoder/*/feed_forward"])
+    with pytest.raises(UserError, match="'decoder/\\*/feed_forward' fits decoder/0/feed_forward, a part of a layer"):
+        check_recompute(model.graph, ["encoder/*", "decoder/*/feed_forward"], compiled=True)
+    check_recompute(model.graph, ["encoder/**", "decoder"], compiled=True)
     forward = model.encoder[0].forward
     recompute(model, ["encoder/*"])
     assert model.encoder[0].forward != forward
@@ -183,6 +187,10 @@ def test_checkpoints_are_scored_without_being_selected_by_it(tmp_path: Path) -> 
     scores = {line["scored_step"]: line["bleu"] for line in lines if "scored_step" in line}
     assert list(scores) == [2, 4]
     assert state.best_score is None
+    spec = (tmp_path / "run" / "spec.yaml").read_text()
+    assert "scores: true" in spec
+    plain = load_spec(tmp_path / "tiny.yaml", ["train.checkpoint.scores=false"]).resolved_yaml()
+    assert "scores: false" not in plain, "runs from before there were scores continue"
     assert read_weights(tmp_path / "run").metadata["steps"] == "2,4"
 
 

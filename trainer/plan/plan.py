@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from xformc.compiler.backends.torch.chunked_loss import CHUNK_ROWS
 from xformc.compiler.graph.graph import Graph
+from xformc.compiler.ops.roundable import linear_axes
 from xformc.compiler.pipeline import compile_training
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.ensemble import require_one
@@ -116,6 +117,8 @@ def plan(spec: Spec, machine: Machine, work: Work) -> Plan:
     compute = flops / (gpus * speed * 1e12 * machine.mfu)
     every = sum(parameter.count for parameter in graph.parameters)
     sent = _communicated(every, _trained(graph), gpus, batches, shard=machine.shard)
+    if machine.shard and section.optimizer.muon is not None:
+        sent += _of_muon(graph, gpus)
     link = sent / (machine.card.link * 1e9)
     seconds = max(compute, link)
     hours = seconds * section.steps / 3600
@@ -218,3 +221,10 @@ def _communicated(every: int, trained: int, gpus: int, batches: int, *, shard: b
     """Bytes that a rank sends in a step, in rings: an all-reduce is (n - 1)/n of the gradients twice; with shards each
     batch gathers the weights twice, and gradients are scattered once. The parameters are all, and the trained ones."""
     return (gpus - 1) / gpus * FLOAT32 * (2 * batches * every + trained if shard else 2 * trained)
+
+
+def _of_muon(graph: Graph, gpus: int) -> float:
+    """Bytes that a rank sends in a step, as Muon needs whole matrices: their weights, gradients and momenta."""
+    matrices = linear_axes(graph)
+    count = sum(one.count for one in graph.parameters if one.trained and one.name in matrices)
+    return (gpus - 1) / gpus * FLOAT32 * 3 * count

@@ -1,6 +1,6 @@
 """The PyTorch backend: turns a graph into an `nn.Module` with the blocks of the spec as submodules."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from xformc.compiler.backends.torch.block import Block
 from xformc.compiler.backends.torch.node_steps import NO_MEMORIES, RowMap
-from xformc.compiler.backends.torch.parameter_paths import attribute_of, parameters_by_path
+from xformc.compiler.backends.torch.parameter_paths import attribute_of, parameters_by_path, path_of
 from xformc.compiler.backends.torch.plan import BlockPlan, parents, plan_blocks
 from xformc.compiler.graph.graph import Graph, Initial, Parameter
 from xformc.compiler.quantize.number_format import LinearMap
@@ -73,7 +73,7 @@ class TorchModule(Block):
                 parameter.copy_(torch.tensor(np.asarray(arrays[path], np.float32)))
 
     def _add_blocks(self, plan: BlockPlan) -> None:
-        plans = {inner.path: inner for inner in _inner_plans(plan)}
+        plans = {inner.path: inner for inner in plan.all_blocks}
         for path in _in_order(plans, self.graph):
             around, _, part = path.rpartition("/")
             self._block(around).add_block(part, Block(plans.get(path, BlockPlan(path)), self._maps, self._memories))
@@ -84,10 +84,14 @@ class TorchModule(Block):
         return module
 
 
-def _inner_plans(plan: BlockPlan) -> Iterator[BlockPlan]:
-    for inner in plan.blocks:
-        yield inner
-        yield from _inner_plans(inner)
+def layers_of(model: TorchModule) -> dict[str, Block]:
+    """The numbered blocks that compute something and are in no other such block, by path."""
+    found = dict[str, Block]()
+    for name, block in cast(Any, model).named_modules():
+        numbered = name.rpartition(".")[2].isdigit() and isinstance(block, Block) and block.is_called
+        if numbered and not any(name.startswith(f"{around}.") for around in found):
+            found[name] = block
+    return {path_of(name): block for name, block in found.items()}
 
 
 def _in_order(running: Iterable[str], graph: Graph) -> Iterable[str]:

@@ -6,8 +6,8 @@ A part of a path that `nn.Module` uses itself, such as `forward`, gets an unders
 from torch import nn
 
 _OWN = (
-    *("add_block", "add_parameter", "all_values", "arrays", "enter_values", "graph", "is_called", "load_arrays"),
-    "with_maps",
+    *("add_block", "add_parameter", "all_steps", "all_values", "arrays", "enter_values", "graph", "is_called"),
+    *("load_arrays", "parameter_values", "plan", "with_maps"),
 )
 _RESERVED = frozenset({*dir(nn.Module()), *_OWN})
 

@@ -43,6 +43,13 @@ class BlockPlan:
             yield from (step,) if isinstance(step, Node) else step.all_nodes
 
     @property
+    def all_blocks(self) -> Iterator["BlockPlan"]:
+        """The blocks that it calls, and all that are called inside them."""
+        for inner in self.blocks:
+            yield inner
+            yield from inner.all_blocks
+
+    @property
     def blocks(self) -> Iterator["BlockPlan"]:
         """The blocks that it calls."""
         return (step for step in self.steps if isinstance(step, BlockPlan))

@@ -77,14 +77,13 @@ def data(
 
     loaded = load_spec(find_spec(spec), settings or ())
     schema = data_schema(loaded)
-    kind_of(schema)
+    paired = kind_of(schema) == "translation"
     weights = weight or [1.0] * len(data)
     if len(weights) != len(data) or not all(0 < one < 1e6 for one in weights):
         raise UserError("--weight is a number above 0 for each --data, in order")
     tags = [""] * len(data) if tag is None else tag
     if len(tags) != len(data) or any("\n" in one or "\t" in one or one != one.strip() for one in tags):
         raise UserError('--tag is a text for each --data, in order, or "" for none')
-    paired = schema.task == "translation"
     files = [find_training(folder, schema.suffixes, languages, paired=paired) for folder in data]
     wanted = Preparation(
         [Corpus(*one) for one in zip(map(str, data), files, weights, tags, strict=True)],

@@ -445,8 +445,8 @@ def write_texts(folder: Path, text: str) -> Any:
 @pytest.mark.parametrize("text", [MASKED, SPANS], ids=["masked", "spans"])
 def test_objectives_have_new_noise_in_each_epoch_of_prepared_texts(tmp_path: Path, text: str) -> None:
     """And a run that is stopped goes on to the bit."""
-    spec = write_texts(tmp_path, text)
-    schema, data = data_schema(spec), examples(tmp_path, tmp_path / "prepared")
+    write_texts(tmp_path, text)
+    data = examples(tmp_path, tmp_path / "prepared")
 
     def rows(seed: int, epoch: int) -> list[list[int]]:
         ((_, found),) = data.windows(seed, epoch)
@@ -462,7 +462,6 @@ def test_objectives_have_new_noise_in_each_epoch_of_prepared_texts(tmp_path: Pat
     with pytest.raises(UserError, match="is prepared for plain text of text; this spec is language_model of text"):
         other = data_schema(load_spec(tmp_path / "other.yaml"))
         read_corpus(find_corpus(tmp_path / "prepared", other), other)
-    assert schema.objective is not None
 
 
 def test_prepared_texts_need_the_tokens_of_the_objective(tmp_path: Path) -> None:
@@ -473,3 +472,44 @@ def test_prepared_texts_need_the_tokens_of_the_objective(tmp_path: Path) -> None
     tokenizer = make_tokenizer(corpus.train, schema, spec.train.tokenizer)
     with pytest.raises(UserError, match="the tokenizer lacks <mask>, which this objective needs"):
         encode_corpus(corpus, schema, tokenizer)
+
+
+def test_copies_of_a_text_in_an_epoch_have_noise_of_their_own(tmp_path: Path) -> None:
+    spec = write_texts(tmp_path, MASKED)
+    files = find_corpus(tmp_path / "data", data_schema(spec))
+    prepare(spec, Preparation([Corpus("one", files.train, 3.0)], files.valid), tmp_path / "three")
+    ((_, found),) = examples(tmp_path, tmp_path / "three").windows(1, 0)
+    rows = {str(row) for row in trimmed(alone(found))}
+    assert len(rows) > 0.8 * len(found) > 2 * 60
+    assert reader._turns(np.array([3, 1, 3, 3, 0, 1])).tolist() == [0, 0, 1, 2, 0, 1]  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_first_block_without_a_fitting_example_is_passed_over(tmp_path: Path, small: None) -> None:
+    """A text of one word has no prefix."""
+    write_texts(tmp_path, SPANS)
+    (tmp_path / "data" / "train.txt").write_text("and\n" * 64 + "and and 7 and\n" * 64)
+    spec = load_spec(
+        tmp_path / "tiny.yaml", ["sizes.vocabulary=9", "train.tokenizer.kind=word", "train.objective={prefix: {}}"]
+    )
+    files = find_corpus(tmp_path / "data", data_schema(spec))
+    prepare(spec, Preparation([Corpus("one", files.train)], files.valid), tmp_path / "short")
+    schema = data_schema(spec)
+    corpus = read_corpus(find_corpus(tmp_path / "short", schema), schema)
+    found: Any = encode_corpus(corpus, schema, make_tokenizer(corpus.train, schema, spec.train.tokenizer)).train
+    assert len(found.prepared.index) > 1 and len(found.sample().labels) == 1
+
+
+def test_filters_of_pairs_and_tokenizers_without_the_objectives_tokens_are_refused(tmp_path: Path) -> None:
+    spec = write_texts(tmp_path, SPANS)
+    files = find_corpus(tmp_path / "data", data_schema(spec))
+    task = Preparation([Corpus("one", files.train)], files.valid)
+    for settings, message in (
+        ({"copies": True}, "--drop-copies compares the sides of pairs, and plain text has one"),
+        ({"max_ratio": 2.0}, "--max-ratio compares the sides of pairs, and plain text has one"),
+    ):
+        changed: Any = replace(task, **settings)
+        with pytest.raises(UserError, match=message):
+            prepare(spec, changed, tmp_path / "no")
+    masked = load_spec(tmp_path / "tiny.yaml", ["train.objective={denoise: {}}"])
+    with pytest.raises(UserError, match="the tokenizer lacks <mask>"):
+        prepare(masked, replace(task, tokenizer=tmp_path / "prepared"), tmp_path / "no")

@@ -17,6 +17,7 @@ from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.foreign_vocabulary import is_foreign
 from xformc.trainer.data.objectives import symbols
 from xformc.trainer.data.own_vocabulary import own_tokenizer
+from xformc.trainer.data.result_examples import noise_of
 from xformc.trainer.data.shards.chunks import after, read_chunks
 from xformc.trainer.data.shards.columns import VALID, kind_of, stored_columns, vocabulary_names
 from xformc.trainer.data.shards.encoding import Filters, Job, check_languages, encode_chunks
@@ -99,7 +100,10 @@ def prepare(
     is written then stays there, for `resume`.
     """
     schema = data_schema(spec)
-    kind_of(schema)
+    kind = kind_of(schema)
+    for option, given in (("--drop-copies", wanted.copies), ("--max-ratio", wanted.max_ratio is not None)):
+        if given and len(schema.columns) == 1:
+            raise UserError(f"{option} compares the sides of pairs, and {kind} has one", hint="leave it out")
     if wanted.languages is not None:
         check_languages(wanted.languages, schema.columns)
     begun = (out / LOCK).exists()
@@ -197,6 +201,8 @@ def _tokenizer(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path) -
     """The given run's tokenizer, that of a preparation that goes on, or one that is trained on the text."""
     section = spec.train.tokenizer
     files = tokenizer_files(schema.texts, shared=section.shared).values()
+    if schema.objective is not None and is_foreign(out, schema):
+        raise UserError("special_tokens: examples of an objective have xformc's own", hint="remove the section")
     if wanted.tokenizer is not None:
         given = own_tokenizer if wanted.tokenizer.is_file() and wanted.tokenizer.suffix in SUFFIXES else tokenizer_of
         tokenizer = with_symbols(given(wanted.tokenizer, schema), section.symbols, schema.vocabularies)
@@ -213,6 +219,8 @@ def _tokenizer(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path) -
             columns, shared = {first: columns["text"], **{name: [] for name in others}}, True
             own += symbols(schema.objective)
         tokenizer = train_tokenizer(columns, schema.vocabularies, kind=section.kind, shared=shared, symbols=own)
+    if schema.objective is not None:
+        noise_of(schema.objective, tokenizer.vocabularies[schema.texts[0]])
     save_tokenizer(tokenizer, out)
     return tokenizer
 

@@ -139,13 +139,13 @@ def shard_examples(
     return ShardExamples(prepared, schema.longest, repeats, special, make, drawn)
 
 
-Draws = Callable[[int], np.random.Generator]
+RowDraws = Callable[[int], np.random.Generator]
 """What draws the noise of a row."""
-Make = Callable[[Mapping[str, Sequences], Draws], Examples]
+Make = Callable[[Mapping[str, Sequences], RowDraws], Examples]
 """Makes examples of columns."""
 
 
-def _examples(schema: DataSchema, columns: Mapping[str, Sequences], draws: Draws) -> Examples:
+def _examples(schema: DataSchema, columns: Mapping[str, Sequences], draws: RowDraws) -> Examples:
     if schema.task == "translation":
         return of_pairs(columns["source"], columns["target"], schema.longest, schema.special["target"].ignored)
     ((name, whole),) = columns.items()
@@ -153,7 +153,7 @@ def _examples(schema: DataSchema, columns: Mapping[str, Sequences], draws: Draws
 
 
 def _corrupted(
-    schema: DataSchema, objective: Objective, known: Vocabulary, columns: Mapping[str, Sequences], draws: Draws
+    schema: DataSchema, objective: Objective, known: Vocabulary, columns: Mapping[str, Sequences], draws: RowDraws
 ) -> Examples:
     """Each epoch has noise of its own, so that `copies` do not count."""
     (texts,) = columns.values()
@@ -180,9 +180,13 @@ class ShardExamples:
         return self.prepared.manifest.rows
 
     def sample(self) -> Batch:
-        """A batch of one example."""
+        """A batch of one example. Raises: UserError if none fits."""
         blocks = np.arange(len(self.prepared.index))[:, None]
-        return next(make_batch(self._window(one, 0, 0), np.arange(1)) for one in blocks)
+        windows = (self._window(one, np.zeros(1, np.int64), 0, 0) for one in blocks)
+        found = next((make_batch(one, np.arange(1)) for one in windows if len(one)), None)
+        if found is None:
+            raise self._too_long()
+        return found
 
     def windows(self, seed: int, epoch: int, first: int = 0) -> Iterator[tuple[int, Examples]]:
         """Yield the windows of an epoch from the number `first` on, each with its number.
@@ -191,18 +195,23 @@ class ShardExamples:
         no example of a whole epoch fits.
         """
         order = epoch_blocks(self.prepared.manifest.parts, self.repeats, seed, epoch)
+        turns = _turns(order)
         fits = first > 0 or not len(order)
         for number in range(first, -(-len(order) // WINDOW)):
-            blocks = np.sort(order[number * WINDOW : (number + 1) * WINDOW])
-            examples = self._window(blocks, seed, epoch, number)
+            window = slice(number * WINDOW, (number + 1) * WINDOW)
+            ascending = np.argsort(order[window], kind="stable")
+            examples = self._window(order[window][ascending], turns[window][ascending], seed, epoch, number)
             fits |= len(examples) > 0
             yield number, examples
         if not fits:
-            raise UserError(
-                f"every example is longer than {self.longest} positions",
-                place=str(self.prepared.folder),
-                hint="raise train.max_length or train.batch_tokens, or split the data into shorter parts",
-            )
+            raise self._too_long()
+
+    def _too_long(self) -> UserError:
+        return UserError(
+            f"every example is longer than {self.longest} positions",
+            place=str(self.prepared.folder),
+            hint="raise train.max_length or train.batch_tokens, or split the data into shorter parts",
+        )
 
     def weighted(self, weights: Mapping[str, float]) -> "ShardExamples":
         """The same with other repeats of the named corpora; a name is a folder as it was given, or its last part.
@@ -217,12 +226,12 @@ class ShardExamples:
             raise UserError(f"train.stages: {dict(weights)} leaves no corpus", place=str(self.prepared.path), hint=hint)
         return replace(self, repeats=repeats)
 
-    def _numbers(self, blocks: Numbers) -> Numbers:
-        """The numbers in the corpus of the rows of these blocks."""
+    def _numbers(self, blocks: Numbers, turns: Numbers) -> Numbers:
+        """The numbers of the rows of these blocks: those in the corpus, and others at each further turn of a block."""
         sizes = self.prepared.index["rows"].astype(np.int64)
-        ends = np.cumsum(sizes)
-        numbers = [np.arange(int(ends[block] - sizes[block]), int(ends[block])) for block in map(int, blocks)]
-        return np.concatenate(numbers)
+        edges, total = [0, *np.cumsum(sizes).tolist()], int(sizes.sum())
+        pairs = zip(blocks.tolist(), turns.tolist(), strict=True)
+        return np.concatenate([np.arange(edges[block], edges[block + 1]) + turn * total for block, turn in pairs])
 
     def _read(self, blocks: Numbers) -> Rows:
         """The rows of these blocks, which are in ascending order."""
@@ -240,9 +249,12 @@ class ShardExamples:
                     found.append(rows)
         return joined(found)
 
-    def _window(self, blocks: Numbers, seed: int, epoch: int, number: int = 0) -> Examples:
-        """The examples of these blocks, which are in ascending order, in the window with this number."""
-        rows, numbers = self._read(blocks), self._numbers(blocks)
+    def _window(self, blocks: Numbers, turns: Numbers, seed: int, epoch: int, number: int = 0) -> Examples:
+        """The examples of these blocks, which are in ascending order, in the window with this number.
+
+        `turns` count how often the epoch had each block before.
+        """
+        rows, numbers = self._read(blocks), self._numbers(blocks, turns)
         _check_ids(rows, self.prepared)
         if self.redrawn is not None:
             rows = self.redrawn(rows, numbers, seed, epoch, number)
@@ -253,6 +265,15 @@ class ShardExamples:
             for place, name in enumerate(self.prepared.manifest.columns)
         }
         return self.make(columns, lambda row: np.random.default_rng([seed, epoch, int(numbers[row])]))
+
+
+def _turns(order: Numbers) -> Numbers:
+    """How often each number was there before."""
+    ascending = np.argsort(order, kind="stable")
+    ordered = order[ascending]
+    turns = np.empty_like(order)
+    turns[ascending] = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    return turns
 
 
 def epoch_blocks(parts: Sequence[Part], repeats: Sequence[float], seed: int, epoch: int) -> Numbers:
