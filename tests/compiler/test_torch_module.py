@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+from xformc.compiler.backends.torch.block import Block
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.backends.torch.parameter_paths import attribute_of
 from xformc.compiler.graph.graph import Graph
@@ -21,8 +22,8 @@ def test_parameters_have_their_paths(tiny_graph: Graph) -> None:
 
 def test_every_public_name_of_a_module_is_reserved() -> None:
     """A block of a spec with such a name has an underscore."""
-    public = [name for name in dir(TorchModule) if not name.startswith("_") and not name.endswith("_")]
-    assert [name for name in [*public, "graph"] if attribute_of(name) != f"{name}_"] == []
+    public = [name for name in (*vars(TorchModule), *vars(Block), "graph") if not name.startswith("_")]
+    assert [name for name in public if attribute_of(name) != f"{name}_"] == []
 
 
 def test_fresh_parameters_depend_on_the_seed_only(tiny_graph: Graph) -> None:
