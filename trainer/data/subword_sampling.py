@@ -4,12 +4,12 @@ SentencePiece draws from a generator that differs from process to process, whate
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import chain, pairwise
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from sentencepiece import sentencepiece_model_pb2
@@ -24,6 +24,8 @@ SPACE = "\u2581"
 """What a piece at the beginning of a word begins with."""
 
 Ids = list[int]
+Split = Callable[[str, int, Random], list[list[str]]]
+"""Draws so many segmentations of a word."""
 
 
 class Subwords:
@@ -34,16 +36,17 @@ class Subwords:
     """
 
     def __init__(self, model: bytes, rate: float) -> None:
-        parsed: Any = cast(Any, sentencepiece_model_pb2).ModelProto.FromString(model)
-        normal = [piece.type == type(piece).NORMAL for piece in parsed.pieces]
+        format: Any = sentencepiece_model_pb2
+        parsed: Any = format.ModelProto.FromString(model)
+        normal: list[bool] = [piece.type == format.ModelProto.SentencePiece.NORMAL for piece in parsed.pieces]
         self._pieces: list[str] = [piece.piece for piece in parsed.pieces]
         self._ids = {piece: number for number, piece in enumerate(self._pieces) if normal[number]}
         self._scores: dict[str, float] = {piece: parsed.pieces[number].score for piece, number in self._ids.items()}
         self._longest = max(map(len, self._pieces))
         self._whole = ~np.array(normal)
         self._begins = self._whole | np.array([piece.startswith(SPACE) for piece in self._pieces])
-        kind, spec = parsed.trainer_spec.model_type, type(parsed.trainer_spec)
-        self._split = {spec.BPE: self._merged, spec.UNIGRAM: self._weighted}.get(kind)
+        kinds: dict[Any, Split] = {format.TrainerSpec.BPE: self._merged, format.TrainerSpec.UNIGRAM: self._weighted}
+        self._split = kinds.get(parsed.trainer_spec.model_type)
         self._rate = rate
 
     def redraw(self, rows: Sequence[Sequence[int]], seed: Sequence[int]) -> list[Ids]:
@@ -64,12 +67,14 @@ class Subwords:
         counts = np.bincount(which).clip(max=VARIANTS)
         random = np.random.default_rng(list(seed))
         draw = Random(int(random.integers(1 << 62)))
-        variants = [
+        variants: list[list[Ids]] = [
             self._drawn(np.frombuffer(word, np.int64).tolist(), count, draw)
             for word, count in zip(known, counts.tolist(), strict=True)
         ]
         chosen = (random.random(len(words)) * counts[which]).astype(np.int64)
-        drawn = [variants[word][choice] for word, choice in zip(which.tolist(), chosen.tolist(), strict=True)]
+        drawn: list[Ids] = [
+            variants[word][choice] for word, choice in zip(which.tolist(), chosen.tolist(), strict=True)
+        ]
         bounds = [0, *np.searchsorted(edges, ends).tolist()]
         return [list(chain.from_iterable(drawn[first:last])) for first, last in pairwise(bounds)]
 

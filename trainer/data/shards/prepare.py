@@ -216,7 +216,7 @@ def _tokenizer(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path) -
         columns, shared, own = _sampled(rows, schema.columns), section.shared, list(section.symbols)
         if schema.objective is not None:
             first, *others = schema.texts
-            columns, shared = {first: columns["text"], **{name: [] for name in others}}, True
+            columns, shared = {first: columns["text"], **{name: list[str]() for name in others}}, True
             own += symbols(schema.objective)
         tokenizer = train_tokenizer(columns, schema.vocabularies, kind=section.kind, shared=shared, symbols=own)
     if schema.objective is not None:

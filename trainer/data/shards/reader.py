@@ -229,9 +229,9 @@ class ShardExamples:
     def _numbers(self, blocks: Numbers, turns: Numbers) -> Numbers:
         """The numbers of the rows of these blocks: those in the corpus, and others at each further turn of a block."""
         sizes = self.prepared.index["rows"].astype(np.int64)
-        edges, total = [0, *np.cumsum(sizes).tolist()], int(sizes.sum())
+        edges: list[int] = [0, *np.cumsum(sizes).tolist()]
         pairs = zip(blocks.tolist(), turns.tolist(), strict=True)
-        return np.concatenate([np.arange(edges[block], edges[block + 1]) + turn * total for block, turn in pairs])
+        return np.concatenate([np.arange(edges[block], edges[block + 1]) + turn * edges[-1] for block, turn in pairs])
 
     def _read(self, blocks: Numbers) -> Rows:
         """The rows of these blocks, which are in ascending order."""
