@@ -229,8 +229,8 @@ class ShardExamples:
     def _numbers(self, blocks: Numbers, turns: Numbers) -> Numbers:
         """The numbers of the rows of these blocks: those in the corpus, and others at each further turn of a block."""
         sizes = self.prepared.index["rows"].astype(np.int64)
-        edges: list[int] = [0, *np.cumsum(sizes).tolist()]
-        pairs = zip(blocks.tolist(), turns.tolist(), strict=True)
+        edges: list[int] = [0, *map(int, np.cumsum(sizes))]
+        pairs = zip(map(int, blocks), map(int, turns), strict=True)
         return np.concatenate([np.arange(edges[block], edges[block + 1]) + turn * edges[-1] for block, turn in pairs])
 
     def _read(self, blocks: Numbers) -> Rows:
