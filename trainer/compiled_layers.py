@@ -5,8 +5,7 @@ layer is compiled whole, too, so that no part of it is recomputed alone (see `re
 """
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -30,7 +29,7 @@ def compile_layers(model: TorchModule, compile: Compile = compiled) -> None:
     """Compile the layers of the model; a recurrence, which would be compiled again for each length, stays as it is."""
     # The inputs of a layer are results of others, and torch looks whether they have gradients.
     warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
-    layers, known = layers_of(model), list[tuple[_Form, Callable[..., Any]]]()
+    layers, known = layers_of(model), list[tuple[object, Callable[..., Any]]]()
     if not layers and not _recurs(model.plan):
         cast(Any, model).forward = compile(model.forward)
     for layer in layers.values():
@@ -66,15 +65,8 @@ def _called(layer: Block, function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *inputs: function(*layer.parameter_values().values(), *inputs)
 
 
-@dataclass(frozen=True)
-class _Form:
-    """What layers that compute alike have in common: their nodes, with names from inside the layer."""
-
-    nodes: Sequence[object]
-    outputs: Sequence[str]
-
-
-def _form(plan: BlockPlan) -> _Form:
+def _form(plan: BlockPlan) -> object:
+    """What layers that compute alike have in common: nodes and outputs, with names from inside the layer."""
     start = f"{plan.path}/"
     given = {name: f"input {index}" for index, name in enumerate(plan.inputs)}
 
@@ -90,4 +82,4 @@ def _form(plan: BlockPlan) -> _Form:
         )
         for node in plan.all_nodes
     ]
-    return _Form(nodes, [inside(name) for name in plan.outputs])
+    return nodes, [inside(name) for name in plan.outputs]

@@ -101,6 +101,8 @@ def test_plan_of_several_gpus() -> None:
     )
     with pytest.raises(UserError, match=r"--shard and train\.low_rank exclude each other"):
         plan(load_spec(MULTI30K, [*TINY, "train.low_rank={parameters: [encoder/**]}"]), sharded.machine, work)
+    with pytest.raises(UserError, match=r"train\.recompute: 'encodr' matches no block"):
+        plan(load_spec(MULTI30K, [*TINY, "train.recompute=[encodr]"]), four.machine, work)
     lion = plan(load_spec(MULTI30K, [*TINY, "train.optimizer={lion: {}}", "train.ema=0.99"]), four.machine, work)
     assert lion.rank.states == 2 * lion.rank.weights
 

@@ -14,6 +14,7 @@ from xformc.errors import UserError
 from xformc.trainer.opening import check_sharded
 from xformc.trainer.plan.cards import Card
 from xformc.trainer.plan.memory import step_memory
+from xformc.trainer.recompute import check_recompute
 
 FLOAT32, BFLOAT16 = 4, 2
 USABLE = 0.95
@@ -101,8 +102,8 @@ class Work:
 def plan(spec: Spec, machine: Machine, work: Work) -> Plan:
     """Plan the training of a spec.
 
-    Raises: UserError if the rows of a batch are fewer than the GPUs that share them, and for what training refuses with
-    shards.
+    Raises: UserError if the rows of a batch are fewer than the GPUs that share them, for what training refuses with
+    shards, and for a pattern of `train.recompute` that fits no block.
     """
     require_one(spec)
     section, gpus = spec.train, machine.gpus
@@ -110,6 +111,7 @@ def plan(spec: Spec, machine: Machine, work: Work) -> Plan:
     rows, batches = _share(max(1, section.batch_tokens // work.length), section.accumulate, gpus)
     bfloat16 = section.precision != "float32" and machine.card.bfloat16 is not None
     graph = compile_training(spec).graph
+    check_recompute(graph, section.recompute)
     rank = _rank(spec, graph, machine, rows * section.copies, work.length, batches, bfloat16=bfloat16)
     flops = FORWARD_AND_BACKWARD * work.products * work.units * section.copies
     speed = machine.card.bfloat16 if bfloat16 else machine.card.float32

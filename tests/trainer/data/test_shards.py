@@ -372,14 +372,20 @@ def test_full_disk_is_an_error_and_resumes(folder: Path, monkeypatch: pytest.Mon
     assert content(folder / "full") == content(make(folder, "free"))
 
 
+def write_lines(folder: Path, valid: int, least: int) -> None:
+    """60 lines of training text and some of validation text, of at least so many pairs of words."""
+    folder.mkdir()
+    for name, count in (("train", 60), ("valid", valid)):
+        sizes = [line % 9 + least for line in range(count)]
+        lines = [" ".join(f"{(7 * line + at) % 11} and" for at in range(size)) for line, size in enumerate(sizes)]
+        (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
+
+
 @pytest.mark.processor
 def test_language_model_trains_on_prepared_texts(tmp_path: Path, xformc: CommandLine) -> None:
     """By the commands; the texts are cut into parts, and the scores are those of a run on the texts."""
     (tmp_path / "lm.yaml").write_text(LANGUAGE_MODEL)
-    (tmp_path / "data").mkdir()
-    for name, count in (("train", 60), ("valid", 5)):
-        lines = [" ".join(f"{(7 * line + place) % 11} and" for place in range(line % 9 + 1)) for line in range(count)]
-        (tmp_path / "data" / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
+    write_lines(tmp_path / "data", valid=5, least=1)
     done = xformc(
         "data", tmp_path / "lm.yaml", "--data", tmp_path / "data", "-o", tmp_path / "prepared", "--workers", "1"
     )
@@ -430,10 +436,7 @@ train: {objective: {spans: {sentinels: 4}}, max_length: 12, steps: 6, batch_toke
 def write_texts(folder: Path, text: str) -> Any:
     """A spec with an objective, and its prepared corpus."""
     (folder / "tiny.yaml").write_text(text)
-    (folder / "data").mkdir()
-    for name, count in (("train", 60), ("valid", 8)):
-        lines = [" ".join(f"{(7 * line + place) % 11} and" for place in range(line % 9 + 2)) for line in range(count)]
-        (folder / "data" / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
+    write_lines(folder / "data", valid=8, least=2)
     spec = load_spec(folder / "tiny.yaml")
     schema = data_schema(spec)
     files = find_corpus(folder / "data", schema)
