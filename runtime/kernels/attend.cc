@@ -149,10 +149,10 @@ struct QuantizeRows {
 
 const StepRoutines& step_routines() {
 #if defined(__x86_64__)
-  if (&routines() == &AVX512) return STEP_AVX512;
-  if (&routines() != &PORTABLE) return STEP_AVX2;
+  if (routines().width == 16) return STEP_AVX512;
+  if (routines().width == 8) return STEP_AVX2;
 #elif defined(__aarch64__)
-  if (&routines() != &PORTABLE) return STEP_NEON;
+  if (routines().width == 8) return STEP_NEON;
 #endif
   return STEP_PORTABLE;
 }

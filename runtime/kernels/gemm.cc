@@ -1,7 +1,9 @@
 // Chooses the routines for this machine.
 #include "gemm.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <string>
 
 #include "kernel.h"
@@ -44,13 +46,17 @@ const Routines& routines() {
   const char* wanted = std::getenv("XFORMC_KERNELS_ISA");
   const std::string name = wanted == nullptr ? "" : wanted;
   if (name == "portable") return PORTABLE;
-  require(name.empty() || name == "avx2" || name == "avxvnni" || name == "neon" || name == "dotprod",
-          "XFORMC_KERNELS_ISA must be portable, avx2, avxvnni, neon or dotprod");
+  const char* const names[] = {"", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod"};
+  require(std::find(std::begin(names), std::end(names), name) != std::end(names),
+          "XFORMC_KERNELS_ISA must be portable, avx2, avxvnni, avx512, amx, neon or dotprod");
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
-  if (avx512 && name.empty()) return AVX512;
+#if defined(XFORMC_AMX)
+  if (avx512 && (name.empty() || name == "amx") && may_use_tiles()) return AMX;
+#endif
+  if (avx512 && (name.empty() || name == "avx512")) return AVX512;
 #if defined(XFORMC_AVXVNNI)
   if (avx2 && has_avxvnni() && (name.empty() || name == "avxvnni")) return AVXVNNI;
 #endif

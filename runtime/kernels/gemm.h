@@ -8,7 +8,8 @@
 namespace xformc {
 
 constexpr int PANEL = 32;
-constexpr int GROUP = 32;  // neighbours of a row that share a scale in int4
+constexpr int MOST_ROWS = 32;  // of a tile, with any routines
+constexpr int GROUP = 32;      // neighbours of a row that share a scale in int4
 
 // Of 16-bit integers: the largest one, and the largest norm of a row or column of them before rounding. Rounding adds at
 // most sqrt(depth) / 2, so that for depths up to MOST_DEPTH the product of two norms is less than 2^31.
@@ -27,8 +28,8 @@ enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 // A block of rows times one panel: y = relu(row_scale * scale * x W^T + bias) + residual; each part is optional.
 // Each output is summed over the depth in a fixed order, so it does not depend on the other rows of the tile.
 struct Tile {
-  const void* x;          // packed: float [steps][rows], int8 [steps][rows][4] or int16 [steps][rows][2]; in int8 a
-                          // four may take more bytes (Routines::four_size)
+  const void* x;          // packed: float [steps][rows], int8 [steps][rows][4] or int16 [steps][rows][2]; the form of
+                          // int8 is that of pack_int8, and a four may take more bytes (Routines::four_size)
   const void* panel;      // float or uint16 [steps][32], uint8 [steps][32][4] or int16 [steps][32][2];
                           // int4: uint8 [steps / 8][4][32][4], two steps in the halves of each byte
   int64_t steps;          // depth, or ceil(depth / 4), or ceil(depth / 2); int4: 8 ceil(depth / 32)
@@ -47,8 +48,12 @@ struct Tile {
 
 // The routines of one kind of machine. The result of a row does not depend on the other rows.
 struct Routines {
-  int rows;       // the most rows of a tile
-  int four_size;  // the bytes of four numbers of a row packed in int8, in the order that int8_tile takes
+  const char* instructions;  // what they need, for people
+  int width;                 // the floats of a vector
+  int rows;                  // the most rows of a tile,
+  int int8_rows;             // and of an int8_tile,
+  int chunk;                 // whose packed rows have a multiple of so many steps
+  int four_size;             // the bytes of four numbers of a row packed in int8, in the order that int8_tile takes
   void (*float_tile)(const Tile& tile, int rows);
   void (*float16_tile)(const Tile& tile, int rows);
   void (*bfloat16_tile)(const Tile& tile, int rows);
@@ -83,14 +88,18 @@ extern const Routines PORTABLE;
 #if defined(__x86_64__)
 extern const Routines AVX2;
 extern const Routines AVX512;
-extern const Routines AVXVNNI;  // if XFORMC_AVXVNNI is defined: older compilers lack it
+extern const Routines AMX;      // if XFORMC_AMX is defined, and AVXVNNI
+extern const Routines AVXVNNI;  // if XFORMC_AVXVNNI is: older compilers lack them
+
+// Whether the processor has AMX's tiles of bytes, the system keeps them, and this process may use them.
+bool may_use_tiles();
 #elif defined(__aarch64__)
 extern const Routines NEON;
 extern const Routines DOTPROD;
 #endif
 
 // Returns the fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA selects others: portable,
-// on x86 avx2 or avxvnni, on ARM neon or dotprod. Throws if the variable has another value or this machine lacks the
+// on x86 avx2, avxvnni, avx512 or amx, on ARM neon or dotprod. Throws if the variable has another value or this machine lacks the
 // instructions.
 const Routines& routines();
 

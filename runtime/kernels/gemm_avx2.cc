@@ -3,6 +3,6 @@
 #include "gemm_avx2.h"
 
 namespace xformc {
-const Routines AVX2 = ROUTINES;
+const Routines AVX2 = routines_of("AVX2, FMA, F16C");
 }
 #endif

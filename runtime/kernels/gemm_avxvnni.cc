@@ -3,6 +3,6 @@
 #include "gemm_avx2.h"
 
 namespace xformc {
-const Routines AVXVNNI = ROUTINES;
+const Routines AVXVNNI = routines_of("AVX2, FMA, F16C, AVX-VNNI");
 }
 #endif

@@ -3,6 +3,6 @@
 #include "gemm_neon.h"
 
 namespace xformc {
-const Routines DOTPROD = ROUTINES;
+const Routines DOTPROD = routines_of("NEON, dot product");
 }
 #endif

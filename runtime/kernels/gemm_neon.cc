@@ -3,6 +3,6 @@
 #include "gemm_neon.h"
 
 namespace xformc {
-const Routines NEON = ROUTINES;
+const Routines NEON = routines_of("NEON");
 }
 #endif

@@ -121,5 +121,5 @@ struct Vector {
 #include "gemm_routines.h"
 
 namespace xformc {
-const Routines PORTABLE = ROUTINES;
+const Routines PORTABLE = routines_of("those that every machine of this kind has");
 }

@@ -368,6 +368,11 @@ INLINE Int pack_range(const float* row, int64_t depth, int64_t begin, int64_t en
   return sum;
 }
 
+// The row_offset of a row whose bytes have this sum, in parts.
+INLINE int32_t offset_of(Int sum) {
+  return static_cast<int32_t>(0u - 128u * static_cast<uint32_t>(Vector::sum_int(sum)));
+}
+
 // Sets the scale that maps the largest number of a row to 127, and returns the divisor.
 INLINE Float byte_divisor(const float* row, int64_t depth, float& scale) {
   scale = largest(row, depth) / 127;
@@ -380,7 +385,7 @@ void pack_int8(const float* x, int rows, int64_t depth, int8_t* packed, float* r
     const Float divisor = byte_divisor(row, depth, row_scale[r]);
     const Int sum =
         pack_range<Bytes::size>(row, depth, 0, (depth + 3) / 4 * 4, divisor, packed + Bytes::size * r, rows);
-    row_offset[r] = static_cast<int32_t>(0u - 128u * static_cast<uint32_t>(Vector::sum_int(sum)));
+    row_offset[r] = offset_of(sum);
   }
 }
 
@@ -616,28 +621,34 @@ float dot(const float* a, const float* b, int64_t count) {
   return Vector::sum(Vector::add(Vector::add(sums[0], sums[1]), Vector::add(sums[2], sums[3])));
 }
 
-constexpr Routines ROUTINES = {
-    Vector::rows,
-    Bytes::size,
-    float_tile<Single>,
-    float_tile<Half>,
-    float_tile<Brain>,
-    integer_tile<Bytes>,
-    int4_tile<Nibbles>,
-    int4_tile<WideNibbles>,
-    integer_tile<Words>,
-    pack_float,
-    pack_int8,
-    pack_int4,
-    pack_int16,
-    widen_float16,
-    widen_bfloat16,
-    widen_int4,
-    activate,
-    layer_norm,
-    rms_norm,
-    dot,
-};
+constexpr Routines routines_of(const char* instructions) {
+  return {
+      instructions,
+      WIDTH,
+      Vector::rows,
+      Vector::rows,
+      1,
+      Bytes::size,
+      float_tile<Single>,
+      float_tile<Half>,
+      float_tile<Brain>,
+      integer_tile<Bytes>,
+      int4_tile<Nibbles>,
+      int4_tile<WideNibbles>,
+      integer_tile<Words>,
+      pack_float,
+      pack_int8,
+      pack_int4,
+      pack_int16,
+      widen_float16,
+      widen_bfloat16,
+      widen_int4,
+      activate,
+      layer_norm,
+      rms_norm,
+      dot,
+  };
+}
 
 }  // namespace
 }  // namespace xformc

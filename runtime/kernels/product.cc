@@ -12,13 +12,15 @@ constexpr int64_t NARROW_BLOCKS = 2;       // for more blocks of rows 16-bit and
 }  // namespace
 
 PackedRows::PackedRows(const Routines& routines, Precision precision, int64_t rows, int64_t depth)
-    : routines_(routines), precision_(precision), rows_(rows), depth_(depth), blocks_(ceil_div(rows, routines.rows)),
+    : routines_(routines), precision_(precision), rows_(rows), depth_(depth),
+      blocks_(ceil_div(rows, precision == Precision::int8 ? routines.int8_rows : routines.rows)),
       panel_bytes_(xformc::panel_bytes(precision, depth)) {
   static thread_local Buffer values, scales, offsets;
   const int64_t together = has_scale(precision) ? 4 : precision == Precision::int16 ? 2 : 1;
   groups_ = precision == Precision::int4 ? ceil_div(depth, GROUP) : 1;
   steps_ = precision == Precision::int4 ? groups_ * GROUP / 4 : ceil_div(depth, together);
-  step_bytes_ = precision == Precision::int8 ? routines.four_size : 4;
+  row_bytes_ = precision == Precision::int8 ? ceil_div(steps_, routines.chunk) * routines.chunk * routines.four_size
+                                            : steps_ * 4;
   values_ = values.at_least<char>(bytes());
   scales_ = scales.at_least<float>(rows);
   offsets_ = offsets.at_least<int32_t>(rows * groups_);
@@ -42,7 +44,7 @@ PackedRows::PackedRows(Ort::KernelContext& context, const Routines& routines, Pr
 void PackedRows::pack(const float* x, int64_t block) const {
   const int64_t begin = first(block);
   const int count = static_cast<int>(first(block + 1) - begin);
-  char* to = values_ + begin * steps_ * step_bytes_;
+  char* to = values_ + begin * row_bytes_;
   if (precision_ == Precision::int8) {
     routines_.pack_int8(x + begin * depth_, count, depth_, reinterpret_cast<int8_t*>(to), scales_ + begin,
                         offsets_ + begin);
@@ -113,7 +115,7 @@ const void* PackedRows::widened(const char* stored) const {
 
 // The packed rows begin .. begin + count - 1; the tile lacks only what belongs to them.
 void PackedRows::multiply_rows(int64_t begin, int count, Tile& tile, TileRoutine routine, Activation activation) const {
-  tile.x = values_ + begin * steps_ * step_bytes_;
+  tile.x = values_ + begin * row_bytes_;
   tile.row_scale = scales_ + begin;
   tile.row_offset = offsets_ + begin * groups_;
   tile.relu = activation == Activation::relu;
@@ -126,7 +128,7 @@ void PackedRows::multiply_rows(int64_t begin, int count, Tile& tile, TileRoutine
 
 // As multiply_rows for activations that the tile does not know, by way of memory beside.
 void PackedRows::activate_block(Tile tile, int count, TileRoutine routine, Activation activation) const {
-  alignas(64) float values[16 * PANEL] = {};
+  alignas(64) float values[MOST_ROWS * PANEL] = {};
   float* y = tile.y;
   const float* added = tile.residual;
   const int64_t stride = tile.stride;

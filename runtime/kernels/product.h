@@ -33,7 +33,7 @@ class PackedRows {
              int64_t depth);
 
   int64_t blocks() const { return blocks_; }
-  int64_t bytes() const { return rows_ * steps_ * step_bytes_; }
+  int64_t bytes() const { return rows_ * row_bytes_; }
   int64_t panel_bytes() const { return panel_bytes_; }
   int64_t first(int64_t block) const { return rows_ * block / blocks_; }
   float scale(int64_t row) const { return scales_[row]; }  // of integers
@@ -58,8 +58,8 @@ class PackedRows {
   const Routines& routines_;
   Precision precision_;
   int64_t rows_, depth_, blocks_;
-  int64_t steps_, step_bytes_;  // of a packed row: how many elements, and the bytes of each
-  int64_t groups_;              // of each row, with a scale of its own: 1 but for int4
+  int64_t steps_, row_bytes_;  // of a packed row
+  int64_t groups_;             // of each row, with a scale of its own: 1 but for int4
   int64_t panel_bytes_;
   char* values_;
   float* scales_;

@@ -18,20 +18,8 @@ XFORMC_EXPORT const char* xformc_kernels_operators() {
 
 // The instruction sets of this machine that the kernels use, or "error: " and a reason if XFORMC_KERNELS_ISA is bad.
 XFORMC_EXPORT const char* xformc_kernels_instructions() {
-  using namespace xformc;
   try {
-    const Routines& chosen = routines();
-#if defined(__x86_64__)
-    if (&chosen == &AVX512) return "AVX-512, VNNI";
-    if (&chosen == &AVX2) return "AVX2, FMA, F16C";
-#if defined(XFORMC_AVXVNNI)
-    if (&chosen == &AVXVNNI) return "AVX2, FMA, F16C, AVX-VNNI";
-#endif
-#elif defined(__aarch64__)
-    if (&chosen == &DOTPROD) return "NEON, dot product";
-    if (&chosen == &NEON) return "NEON";
-#endif
-    return &chosen == &PORTABLE ? "those that every machine of this kind has" : "error: routines without a name";
+    return xformc::routines().instructions;
   } catch (const std::exception& error) {
     static const std::string message = std::string("error: ") + error.what();
     return message.c_str();

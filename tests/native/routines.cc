@@ -1,6 +1,6 @@
 // Compares routines with the portable ones: products of integers, rows packed to integers and numbers of 16 bits to the
-// bit, products of floats up to their order. On ARM NEON's, which `tests/aarch64/run` builds and runs; on x86 those of AVX2
-// and of AVX-VNNI, the latter with the instructions of AVX-512 that do the same.
+// bit, products of floats up to their order. On ARM NEON's, which `tests/aarch64/run` builds and runs; on x86 those of
+// AVX2, of AVX-VNNI, with the instructions of AVX-512 that do the same, of AVX-512 and of AMX, perhaps emulated.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -82,51 +82,68 @@ int64_t steps_of(Kind kind, int64_t depth) {
   return kind == Kind::int8 ? (depth + 3) / 4 : (depth + 1) / 2;
 }
 
-Packed pack(const Routines& routines, Kind kind, const std::vector<float>& x, int rows, int64_t depth) {
-  const int four_size = kind == Kind::int8 ? routines.four_size : 4;
-  Packed to{std::vector<int8_t>(rows * steps_of(kind, depth) * four_size), std::vector<float>(rows),
+Packed pack(const Routines& routines, Kind kind, const float* x, int rows, int64_t depth) {
+  const int64_t chunk = kind == Kind::int8 ? routines.chunk : 1,
+                four_size = kind == Kind::int8 ? routines.four_size : 4;
+  const int64_t row_bytes = (steps_of(kind, depth) + chunk - 1) / chunk * chunk * four_size;
+  Packed to{std::vector<int8_t>(rows * row_bytes), std::vector<float>(rows),
             std::vector<int32_t>(rows * groups_of(kind, depth))};
-  if (kind == Kind::int8) routines.pack_int8(x.data(), rows, depth, to.x.data(), to.scale.data(), to.offset.data());
-  if (kind == Kind::int4) routines.pack_int4(x.data(), rows, depth, to.x.data(), to.scale.data(), to.offset.data());
+  if (kind == Kind::int8) routines.pack_int8(x, rows, depth, to.x.data(), to.scale.data(), to.offset.data());
+  if (kind == Kind::int4) routines.pack_int4(x, rows, depth, to.x.data(), to.scale.data(), to.offset.data());
   if (kind == Kind::int16) {
-    routines.pack_int16(x.data(), rows, depth, reinterpret_cast<int16_t*>(to.x.data()), to.scale.data());
+    routines.pack_int16(x, rows, depth, reinterpret_cast<int16_t*>(to.x.data()), to.scale.data());
   }
   return to;
 }
 
-// The product of packed rows with a panel; what is beyond its columns must be left alone.
-std::vector<float> product(const Routines& routines, Kind kind, const Packed& packed, const std::vector<uint8_t>& panel,
-                           const std::vector<float>& scale, int rows, int64_t depth, int columns) {
+struct Weights {
+  std::vector<uint8_t> panel;
+  std::vector<float> scale;
+};
+
+// The product of rows with a panel, in blocks of as many rows as the routines take; what is beyond its columns must be
+// left alone. In 16 bits the portable routines pack: a scale is a norm, a sum of floats, in an order of their own.
+std::vector<float> product(const Routines& routines, Kind kind, const std::vector<float>& x, const Weights& weights,
+                           int rows, int64_t depth, int columns) {
   std::vector<float> y(rows * PANEL, 12345.0f);
   Tile tile{};
-  tile.x = packed.x.data();
-  tile.panel = panel.data();
+  tile.panel = weights.panel.data();
   tile.steps = steps_of(kind, depth);
-  tile.y = y.data();
   tile.stride = PANEL;
   tile.columns = columns;
-  tile.scale = scale.data();
-  tile.row_scale = packed.scale.data();
-  tile.row_offset = packed.offset.data();
-  tile.ahead = reinterpret_cast<const char*>(panel.data());
-  (kind == Kind::int8 ? routines.int8_tile : kind == Kind::int4 ? routines.int4_tile : routines.int16_tile)(tile, rows);
+  tile.scale = weights.scale.data();
+  tile.ahead = reinterpret_cast<const char*>(weights.panel.data());
+  const int most = kind == Kind::int8 ? routines.int8_rows : routines.rows;
+  for (int first = 0; first < rows; first += most) {
+    const int count = std::min(most, rows - first);
+    const Packed packed = pack(kind == Kind::int16 ? PORTABLE : routines, kind, x.data() + first * depth, count, depth);
+    tile.x = packed.x.data();
+    tile.y = y.data() + first * PANEL;
+    tile.row_scale = packed.scale.data();
+    tile.row_offset = packed.offset.data();
+    const auto routine = kind == Kind::int8   ? routines.int8_tile
+                         : kind == Kind::int4 ? routines.int4_tile
+                                              : routines.int16_tile;
+    routine(tile, count);
+  }
   return y;
 }
 
 void compare_integers(const Routines& routines, const std::string& name, Kind kind, int rows, int64_t depth,
                       int columns) {
   const auto x = random_floats(rows * depth);
-  const auto panel = kind == Kind::int8 ? random_weights(steps_of(kind, depth) * PANEL * 4)
-                                        : random_bits<uint8_t>(steps_of(kind, depth) * PANEL * 4);
-  const auto scale = random_floats(PANEL * groups_of(kind, depth));
-  const Packed expected = pack(PORTABLE, kind, x, rows, depth), found = pack(routines, kind, x, rows, depth);
+  const size_t bytes = steps_of(kind, depth) * PANEL * 4;
+  const Weights weights{kind == Kind::int8 ? random_weights(bytes) : random_bits<uint8_t>(bytes),
+                        random_floats(PANEL * groups_of(kind, depth))};
   const std::string what = name + " kind " + std::to_string(static_cast<int>(kind)) + ", " + std::to_string(rows) +
                            " rows of " + std::to_string(depth) + ", " + std::to_string(columns) + " columns";
-  const bool alike = kind != Kind::int8 || routines.four_size == PORTABLE.four_size;
-  const bool exact = alike && kind != Kind::int16;  // whose scale is a norm, a sum of floats
-  if (exact) check(found == expected, what + ": packed rows");
-  const auto a = product(PORTABLE, kind, expected, panel, scale, rows, depth, columns);
-  const auto b = product(routines, kind, alike ? expected : found, panel, scale, rows, depth, columns);
+  const bool alike = kind != Kind::int8 || (routines.four_size == PORTABLE.four_size && routines.chunk == 1);
+  if (alike && kind != Kind::int16) {
+    check(pack(routines, kind, x.data(), rows, depth) == pack(PORTABLE, kind, x.data(), rows, depth),
+          what + ": packed rows");
+  }
+  const auto a = product(PORTABLE, kind, x, weights, rows, depth, columns);
+  const auto b = product(routines, kind, x, weights, rows, depth, columns);
   // The sums of int4's groups are added as floats, with one rounding here and two there.
   check(kind == Kind::int4 ? near(b, a, 1e-4f) : same_bits(a, b), what + ": products");
 }
@@ -134,12 +151,12 @@ void compare_integers(const Routines& routines, const std::string& name, Kind ki
 // The largest products: all of one sign, where two in 16 bits are nearly too large.
 void compare_extremes(const Routines& routines, const std::string& name, uint8_t weight, float sign) {
   constexpr int64_t DEPTH = 4096;
-  const std::vector<float> x(DEPTH, sign), scale(PANEL, 1.0f);
-  const std::vector<uint8_t> panel(DEPTH * PANEL, weight);
-  const Packed packed = pack(PORTABLE, Kind::int8, x, 1, DEPTH);
-  const auto a = product(PORTABLE, Kind::int8, packed, panel, scale, 1, DEPTH, PANEL);
-  const auto b = product(routines, Kind::int8, pack(routines, Kind::int8, x, 1, DEPTH), panel, scale, 1, DEPTH, PANEL);
-  const float exact = std::round(a[0] / packed.scale[0]), expected = sign * 127.0f * DEPTH * (weight - 128.0f);
+  const int rows = routines.int8_rows;
+  const std::vector<float> x(rows * DEPTH, sign);
+  const Weights weights{std::vector<uint8_t>(DEPTH * PANEL, weight), std::vector<float>(PANEL, 1.0f)};
+  const auto a = product(PORTABLE, Kind::int8, x, weights, rows, DEPTH, PANEL);
+  const auto b = product(routines, Kind::int8, x, weights, rows, DEPTH, PANEL);
+  const float exact = std::round(a[0] * 127), expected = sign * 127.0f * DEPTH * (weight - 128.0f);
   check(same_bits(a, b) && exact == expected, name + ": the largest products");
 }
 
@@ -217,6 +234,18 @@ void compare_activations(const Routines& routines, const std::string& name) {
   }
 }
 
+// Products of bytes of more rows than those of other kinds, and of depths that end within a chunk.
+void compare_bytes(const Routines& routines, const std::string& name) {
+  for (int rows = 1; rows <= routines.int8_rows; ++rows) {
+    for (const int64_t depth : {1, 3, 4, 63, 64, 65, 130, 513}) {
+      for (const int columns : {1, 16, 17, 32}) compare_integers(routines, name, Kind::int8, rows, depth, columns);
+    }
+  }
+  for (const int weight : {1, 128, 255}) {
+    for (const float sign : {-1.0f, 1.0f}) compare_extremes(routines, name, static_cast<uint8_t>(weight), sign);
+  }
+}
+
 void compare(const Routines& routines, const std::string& name) {
   for (int rows = 1; rows <= std::min(PORTABLE.rows, routines.rows); ++rows) {
     for (const int64_t depth : {1, 3, 4, 7, 31, 32, 33, 130, 513}) {
@@ -228,9 +257,7 @@ void compare(const Routines& routines, const std::string& name) {
       }
     }
   }
-  for (const int weight : {1, 128, 255}) {
-    for (const float sign : {-1.0f, 1.0f}) compare_extremes(routines, name, static_cast<uint8_t>(weight), sign);
-  }
+  compare_bytes(routines, name);
   compare_widening(routines, name);
   for (const int64_t count : {1, 7, 8, 9, 31, 64, 257}) compare_rows(routines, name, count);
   compare_activations(routines, name);
@@ -322,6 +349,12 @@ int main() {
 #else
   compare(AVX2, "avx2");
   compare(AVXVNNI, "avxvnni");
+  compare(AVX512, "avx512");
+#if defined(XFORMC_EMULATED_TILES)
+  std::printf("AMX is emulated\n");
+#endif
+  check(&routines() == &AMX, "the routines of a processor with AMX");
+  compare_bytes(AMX, "amx");
 #endif
   compare_narrowing();
   for (const int64_t depth : {1, 7, 8, 31, 64, 130}) compare_quantized(depth);

@@ -8,11 +8,14 @@ import pytest
 
 from tests.runtime.small_engines import SmallEngines
 
-_ONE = "neon" if platform.machine() == "aarch64" else "avx2"
-"""The kind of vectors between those of every machine and the best: other machines have none of these."""
+_BETWEEN = ["neon"] if platform.machine() == "aarch64" else ["avx2"]
+"""The kinds of vectors between those of every machine and the best: other machines have none of these."""
+
+if Path("/proc/cpuinfo").exists() and "amx_int8" in Path("/proc/cpuinfo").read_text():
+    _BETWEEN.append("avx512")
 
 
-@pytest.fixture(params=["portable", _ONE, "best"])
+@pytest.fixture(params=["portable", *_BETWEEN, "best"])
 def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each kind of vectors that the kernels know; a test on one that this machine lacks is skipped."""
     name = cast(str, request.param)

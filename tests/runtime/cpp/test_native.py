@@ -59,8 +59,8 @@ def test_native_forks_end_with_threads_of_onnx_runtime(programs: Path, tmp_path:
     _run([str(programs / "forks"), str(engine)], XFORMC_ONNXRUNTIME=str(onnx_library()))
 
 
-def test_native_routines_for_avx_vnni_are_the_portable_ones(programs: Path) -> None:
-    """With the instructions of AVX-512 that do the same: where AVX-VNNI is, the tests of the kernels use it."""
+def test_native_routines_are_the_portable_ones(programs: Path) -> None:
+    """Those for AVX-VNNI with the instructions of AVX-512 that do the same, and for AMX perhaps with emulated ones."""
     if "avx512_vnni" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("this machine has no AVX-512 with VNNI")
     _run(["cmake", "--build", str(programs), "--target", "routines", "--parallel", "2"])
