@@ -108,7 +108,8 @@ class Subject:
 
     def rounding_map(self, weight: str) -> LinearMap:
         """The linear map of one of these weights, as defined by its number format."""
-        return FORMATS[self.approximate[weight]].linear_map(torch, self.input_scales.get(weight))
+        number_format = FORMATS[self.approximate[weight]]
+        return number_format.linear_map(torch, self.input_scales.get(weight), self.program.traits)
 
     @cached_property
     def rounding(self) -> "Subject":

@@ -12,6 +12,7 @@ from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
 from xformc.compiler.ops.linear import Linear
+from xformc.compiler.quantize.formats import FORMATS
 from xformc.format.operators import DOMAIN
 
 ACTIVATIONS = frozenset({"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"})
@@ -159,7 +160,7 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
         ranks=[len(axes) for axes in new],
         sizes=[axis.size for axes in new for axis in axes],
         bias=int(op.biased),
-        precision=matrices[0].precision,
+        precision=_kernel(matrices[0]),
         activation=op.activation,
         norm=op.norm,
         epsilon=op.epsilon,
@@ -203,10 +204,15 @@ def emit_project_candidates(
         3,
         *(*given, numbers, *(scale or [""]), *biases, *rest),
         domain=DOMAIN,
-        precision=matrix.precision,
+        precision=_kernel(matrix),
         vocabulary=vocabulary,
         **attributes,
     )
+
+
+def _kernel(weight: Weight) -> str:
+    """The precision of a weight, as the kernels call it."""
+    return FORMATS[weight.precision].kernel or weight.precision
 
 
 _SCREENED: tuple[LayoutName, ...] = ("rows", "screen")
@@ -223,7 +229,7 @@ def _embed_onnx(op: Embed, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
     rows, width = table.type.sizes()
     matrix = onnx.weight(table.name, "panels" if op.packed else "rows", rows, width)
     arguments = [inputs[0], *matrix.tensors]
-    return (onnx.op("Embed", *arguments, domain=DOMAIN, precision=matrix.precision, width=width, factor=op.factor),)
+    return (onnx.op("Embed", *arguments, domain=DOMAIN, precision=_kernel(matrix), width=width, factor=op.factor),)
 
 
 @types.rule(Narrow)

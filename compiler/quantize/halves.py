@@ -1,12 +1,12 @@
-"""float16 and bfloat16: half the memory, and 16-bit matrix products on GPUs.
+"""float16 and bfloat16: half the memory, and 16-bit matrix products.
 
-CPU targets only save memory: weights are converted to float32 when the model is loaded. On GPUs, the operands and the
-result of a matrix product have 16 bits.
+On GPUs, the operands and the result of a matrix product have 16 bits. On CPUs the operands do in bfloat16, and sums are
+in float32; in float16 only memory is saved, and weights are converted to float32.
 """
 
 from collections.abc import Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.graph.weight import Weight
 from xformc.compiler.quantize.elements import Element
-from xformc.compiler.quantize.layouts import PANELS, panel_layout, row_layout
+from xformc.compiler.quantize.layouts import PANEL, PANELS, panel_layout, row_layout
 from xformc.compiler.quantize.number_format import Layouts, LinearMap, NumberFormat, ProductStage
-from xformc.compiler.quantize.stored import Floats
+from xformc.compiler.quantize.stored import Floats, Layout, Matrix, StoredTensor
 from xformc.errors import UserError
 from xformc.format.targets import Traits
 
@@ -24,23 +24,35 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+PAIR = 2
+"""The number of adjacent elements of a row that panels of bfloat16 keep together."""
+
+MINUS_ZERO = 0x8000
+"""-0 in bfloat16."""
+
+
 class Half(NumberFormat):
-    """A 16-bit float format without a scale. bits: the stored bits of its mantissa."""
+    """A 16-bit float format without a scale.
+
+    bits: the stored bits of its mantissa. everywhere: products round their inputs on CPUs, too.
+    """
 
     element: ClassVar[Element]
     bits: ClassVar[int]
+    everywhere: ClassVar[bool] = False
     emulated = True
 
     def emit_product(self, onnx: OnnxEmitter, rows: str, weight: Weight, bias: Sequence[str]) -> str:
-        """On CPUs in float32; otherwise operands and result in 16 bits, and the bias in float32."""
+        """On CPUs sums in float32; otherwise operands and result in 16 bits, and the bias in float32."""
         (name,) = weight.tensors
-        if not onnx.typed:
-            return onnx.op("Gemm", rows, _widened(onnx, name), *bias, transB=1)
         element = self.element
+        if not onnx.typed and not self.everywhere:
+            return onnx.op("Gemm", rows, _widened(onnx, name), *bias, transB=1)
         narrow = onnx.once(f"{element} {rows}", lambda: onnx.op("Cast", rows, to=element))
+        if not onnx.typed:
+            return onnx.op("Gemm", _widened(onnx, narrow), _widened(onnx, name), *bias, transB=1)
         if onnx.emulated:
-            wide = _widened(onnx, name)
-            exact = onnx.op("Gemm", onnx.op("Cast", narrow, to=Element.FLOAT), wide, transB=1)
+            exact = onnx.op("Gemm", _widened(onnx, narrow), _widened(onnx, name), transB=1)
             product = onnx.op("Cast", exact, to=element)
         else:
             product = onnx.op("Gemm", narrow, name, transB=1)
@@ -54,20 +66,23 @@ class Half(NumberFormat):
 
     def rounds(self, traits: Traits) -> bool:
         """True for targets with 16-bit matrix products."""
-        return traits.typed
+        return traits.typed or self.everywhere
 
-    def linear_map(self, torch: ModuleType, input_scale: float | None) -> LinearMap:
-        """Operands and product are rounded to 16 bits; sums and bias are in float32."""
+    def linear_map(self, torch: ModuleType, input_scale: float | None, traits: Traits) -> LinearMap:
+        """Operands, and on GPUs the product, are rounded to 16 bits; sums and bias are in float32."""
         dtype, linear = getattr(torch, self.precision), torch.nn.functional.linear
 
         def apply(x: "Tensor", weight: "Tensor", bias: "Tensor | None" = None) -> "Tensor":
-            product = linear(x.to(dtype).float(), weight.to(dtype).float()).to(dtype).float()
+            product = linear(x.to(dtype).float(), weight.to(dtype).float())
+            product = product.to(dtype).float() if traits.typed else product
             return product if bias is None else product + bias
 
         return apply
 
     def product_stage(self, traits: Traits) -> ProductStage:
-        """A result may differ by one unit in the last place."""
+        """On GPUs, a result may differ by one unit in the last place."""
+        if not traits.typed:
+            return super().product_stage(traits)
         what = "16-bit matrix products, in units in the last place of the definition"
         return ProductStage("half", what, self._reach)
 
@@ -89,6 +104,39 @@ def to_bfloat16(matrix: Floats) -> NDArray[np.uint16]:
 def from_bfloat16(halves: NDArray[np.uint16]) -> Floats:
     """Convert to float32."""
     return (halves.astype(np.uint32) << 16).view(np.float32)
+
+
+def pair_panels(halves: NDArray[np.uint16]) -> NDArray[np.uint16]:
+    """bfloat16 [new, width] -> [ceil(new / 32), ceil(width / 2), 32, 2], with 0 after the last row.
+
+    An odd width is followed by -0. No weight is stored as -0, so this tells the width.
+    """
+    new, width = halves.shape
+    count, pairs = -(-new // PANEL), -(-width // PAIR)
+    padded = np.zeros((count * PANEL, pairs * PAIR), np.uint16)
+    padded[:new, :width] = np.where(halves == MINUS_ZERO, 0, halves)
+    padded[:, width:] = MINUS_ZERO
+    return np.ascontiguousarray(padded.reshape(count, PANEL, pairs, PAIR).transpose(0, 2, 1, 3))
+
+
+def from_pair_panels(stored: NDArray[np.uint16], count: int) -> NDArray[np.uint16] | None:
+    """The inverse of `pair_panels`, for a matrix of `count` numbers: bfloat16 [new, width], or None if none fits."""
+    rows = stored.transpose(0, 2, 1, 3).reshape(stored.shape[0] * PANEL, -1)
+    width = rows.shape[1] - int(rows.shape[1] > 0 and (rows[:, -1] == MINUS_ZERO).all())
+    new = count // width if width and count % width == 0 else 0
+    return rows[:new, :width] if new and -(-new // PANEL) == stored.shape[0] else None
+
+
+def _store_pairs(matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
+    shape = (-(-new // PANEL), -(-width // PAIR), PANEL, PAIR)
+    return {PANELS: StoredTensor(Element.UINT16, shape, lambda: pair_panels(to_bfloat16(matrix())))}
+
+
+def _read_pairs(array: NDArray[Any], scale: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
+    if array.ndim != 4 or array.shape[2:] != (PANEL, PAIR):
+        return None
+    halves = from_pair_panels(array, count)
+    return None if halves is None else from_bfloat16(np.ascontiguousarray(halves))
 
 
 class Float16(Half):
@@ -113,11 +161,11 @@ class Float16(Half):
 class BFloat16(Half):
     """The upper half of a float32."""
 
-    precision = "bfloat16"
-    element, bits = Element.BFLOAT16, 7
+    precision, kernel = "bfloat16", "bfloat16_pairs"
+    element, bits, everywhere, coarse = Element.BFLOAT16, 7, True, True
     layouts: ClassVar[Layouts] = {
         "rows": row_layout(Element.BFLOAT16, to_bfloat16, from_bfloat16),
-        "panels": panel_layout(PANELS, Element.UINT16, to_bfloat16, from_bfloat16),
+        "panels": Layout(PANELS, Element.UINT16, _store_pairs, _read_pairs),
     }
 
 

@@ -157,7 +157,7 @@ class Int4(NumberFormat):
         """True for targets with kernels or MatMulNBits."""
         return traits.contrib
 
-    def linear_map(self, torch: ModuleType, input_scale: float | None) -> LinearMap:
+    def linear_map(self, torch: ModuleType, input_scale: float | None, traits: Traits) -> LinearMap:
         """Each row of the input is quantized by its own largest absolute value."""
         return rounded_rows_map(torch)
 

@@ -123,9 +123,9 @@ class Int8(NumberFormat):
         """True for CPU targets."""
         return not traits.typed
 
-    def linear_map(self, torch: ModuleType, input_scale: float | None) -> LinearMap:
+    def linear_map(self, torch: ModuleType, input_scale: float | None, traits: Traits) -> LinearMap:
         """Without calibration, each row of the input has its own scale."""
-        return rounded_rows_map(torch) if input_scale is None else super().linear_map(torch, input_scale)
+        return rounded_rows_map(torch) if input_scale is None else super().linear_map(torch, input_scale, traits)
 
 
 def emit_signed_products_are_exact(onnx: OnnxEmitter) -> str:

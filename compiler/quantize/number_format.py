@@ -65,7 +65,7 @@ class NumberFormat(ABC):
     uses standard operators. grid: the numbers of quantized inputs, if its matrix products can be calibrated;
     `calibrated_only` if they must be. emulated: ONNX Runtime has no such products on CPUs, so certificates emulate
     them. coarse: its products are much less precise than float16, so attention may store keys and values computed by
-    them in float16.
+    them in float16. kernel: the name of its panels in docs/kernels.md, if not its own.
     """
 
     precision: ClassVar[Precision]
@@ -74,6 +74,7 @@ class NumberFormat(ABC):
     calibrated_only: ClassVar[bool] = False
     emulated: ClassVar[bool] = False
     coarse: ClassVar[bool] = False
+    kernel: ClassVar[str | None] = None
 
     def check(self, matrix: Floats, path: str) -> None:
         """Raises: UserError if the format cannot represent a parameter's numbers."""
@@ -92,7 +93,7 @@ class NumberFormat(ABC):
         """Whether a target's matrix products quantize their inputs without calibration."""
         return False
 
-    def linear_map(self, torch: ModuleType, input_scale: float | None) -> LinearMap:
+    def linear_map(self, torch: ModuleType, input_scale: float | None, traits: Traits) -> LinearMap:
         """The definition of matrix products with quantized inputs, with a calibrated input scale or without one."""
         grid = self.grid
         assert grid is not None and input_scale is not None, (

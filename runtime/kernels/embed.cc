@@ -80,8 +80,12 @@ struct Embed {
     } else if (precision_ == Precision::float32) {
       const auto* stored = reinterpret_cast<const float*>(panel) + column;
       for (int64_t k = 0; k < width_; ++k) y[k] = factor_ * stored[k * PANEL];
+    } else if (precision_ == Precision::bfloat16_pairs) {
+      const auto* stored = reinterpret_cast<const uint16_t*>(panel) + 2 * column;
+      copy_narrow([stored](int64_t k) { return stored[k / 2 * 2 * PANEL + k % 2]; }, y);
     } else {
-      copy_narrow(reinterpret_cast<const uint16_t*>(panel) + column, y);
+      const auto* stored = reinterpret_cast<const uint16_t*>(panel) + column;
+      copy_narrow([stored](int64_t k) { return stored[k * PANEL]; }, y);
     }
   }
 
@@ -94,13 +98,14 @@ struct Embed {
     }
   }
 
-  void copy_narrow(const uint16_t* stored, float* y) const {
+  template <typename Stored>
+  void copy_narrow(const Stored& stored, float* y) const {
     const auto widen = precision_ == Precision::float16 ? routines_.widen_float16 : routines_.widen_bfloat16;
     uint16_t narrow[PANEL] = {};
     float wide[PANEL];
     for (int64_t k = 0; k < width_; k += PANEL) {
       const int64_t count = std::min<int64_t>(PANEL, width_ - k);
-      for (int64_t i = 0; i < count; ++i) narrow[i] = stored[(k + i) * PANEL];
+      for (int64_t i = 0; i < count; ++i) narrow[i] = stored(k + i);
       widen(narrow, PANEL, wide);
       for (int64_t i = 0; i < count; ++i) y[k + i] = factor_ * wide[i];
     }

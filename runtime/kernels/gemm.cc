@@ -29,15 +29,16 @@ bool has_f16c() {
   return has;
 }
 
-#if defined(XFORMC_AVXVNNI)
-bool has_avxvnni() {
-  static const bool has = [] {
+// Dot products in a processor's second list of features.
+constexpr unsigned AVX_VNNI = 1u << 4, AVX512_BF16 = 1u << 5;
+
+bool has_dot_product(unsigned feature) {
+  static const unsigned features = [] {
     unsigned a = 0, b = 0, c = 0, d = 0;
-    return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a & (1u << 4)) != 0;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 ? 0 : a;
   }();
-  return has;
+  return (features & feature) != 0;
 }
-#endif
 
 }  // namespace
 #endif
@@ -46,19 +47,22 @@ const Routines& routines() {
   const char* wanted = std::getenv("XFORMC_KERNELS_ISA");
   const std::string name = wanted == nullptr ? "" : wanted;
   if (name == "portable") return PORTABLE;
-  const char* const names[] = {"", "avx2", "avxvnni", "avx512", "amx", "neon", "dotprod"};
+  const char* const names[] = {"", "avx2", "avxvnni", "avx512", "avx512bf16", "amx", "neon", "dotprod"};
   require(std::find(std::begin(names), std::end(names), name) != std::end(names),
-          "XFORMC_KERNELS_ISA must be portable, avx2, avxvnni, avx512, amx, neon or dotprod");
+          "XFORMC_KERNELS_ISA must be portable, avx2, avxvnni, avx512, avx512bf16, amx, neon or dotprod");
 #if defined(__x86_64__)
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 #if defined(XFORMC_AMX)
-  if (avx512 && (name.empty() || name == "amx") && may_use_tiles()) return AMX;
+  if (avx512 && has_dot_product(AVX512_BF16) && (name.empty() || name == "amx") && may_use_tiles()) return AMX;
+#endif
+#if defined(XFORMC_AVX512BF16)
+  if (avx512 && has_dot_product(AVX512_BF16) && (name.empty() || name == "avx512bf16")) return AVX512BF16;
 #endif
   if (avx512 && (name.empty() || name == "avx512")) return AVX512;
 #if defined(XFORMC_AVXVNNI)
-  if (avx2 && has_avxvnni() && (name.empty() || name == "avxvnni")) return AVXVNNI;
+  if (avx2 && has_dot_product(AVX_VNNI) && (name.empty() || name == "avxvnni")) return AVXVNNI;
 #endif
   if (avx2 && (name.empty() || name == "avx2")) return AVX2;
 #elif defined(__aarch64__)

@@ -28,9 +28,9 @@ enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 // A block of rows times one panel: y = relu(row_scale * scale * x W^T + bias) + residual; each part is optional.
 // Each output is summed over the depth in a fixed order, so it does not depend on the other rows of the tile.
 struct Tile {
-  const void* x;          // packed: float [steps][rows], int8 [steps][rows][4] or int16 [steps][rows][2]; the form of
-                          // int8 is that of pack_int8, and a four may take more bytes (Routines::four_size)
-  const void* panel;      // float or uint16 [steps][32], uint8 [steps][32][4] or int16 [steps][32][2];
+  const void* x;          // packed: float [steps][rows] or int16 [steps][rows][2]; the forms of int8 and of pairs are
+                          // those of pack_int8 and pack_pairs
+  const void* panel;      // float or uint16 [steps][32], uint8 [steps][32][4], int16 or bfloat16 [steps][32][2];
                           // int4: uint8 [steps / 8][4][32][4], two steps in the halves of each byte
   int64_t steps;          // depth, or ceil(depth / 4), or ceil(depth / 2); int4: 8 ceil(depth / 32)
   float* y;               // its first element
@@ -51,12 +51,14 @@ struct Routines {
   const char* instructions;  // what they need, for people
   int width;                 // the floats of a vector
   int rows;                  // the most rows of a tile,
-  int int8_rows;             // and of an int8_tile,
-  int chunk;                 // whose packed rows have a multiple of so many steps
-  int four_size;             // the bytes of four numbers of a row packed in int8, in the order that int8_tile takes
+  int dense_rows;            // and of an int8_tile or a pair_tile,
+  int chunk;                 // whose packed rows have a multiple of so many steps;
+  int four_size;             // the bytes of a step in int8, four numbers,
+  int pair_size;             // and in bfloat16, two numbers
   void (*float_tile)(const Tile& tile, int rows);
   void (*float16_tile)(const Tile& tile, int rows);
   void (*bfloat16_tile)(const Tile& tile, int rows);
+  void (*pair_tile)(const Tile& tile, int rows);  // of bfloat16 by bfloat16
   void (*int8_tile)(const Tile& tile, int rows);
   void (*int4_tile)(const Tile& tile, int rows);
   void (*wide_int4_tile)(const Tile& tile, int rows);  // of a panel by widen_int4
@@ -66,7 +68,9 @@ struct Routines {
   // row_offset is -128 * the sum of the row's q, which compensates for weights stored as q + 128. pack_int4 does the
   // same for weights stored as q + 8, with a sum for each GROUP: row_offset [groups][rows]. pack_int16 uses the
   // smallest row_scale with which all |q| are at most INT16_MOST and the norm of a row's unrounded q at most INT16_NORM.
+  // pack_pairs rounds to bfloat16.
   void (*pack_float)(const float* x, int rows, int64_t depth, float* packed);
+  void (*pack_pairs)(const float* x, int rows, int64_t depth, void* packed);
   void (*pack_int8)(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset);
   void (*pack_int4)(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset);
   void (*pack_int16)(const float* x, int rows, int64_t depth, int16_t* packed, float* row_scale);
@@ -88,8 +92,9 @@ extern const Routines PORTABLE;
 #if defined(__x86_64__)
 extern const Routines AVX2;
 extern const Routines AVX512;
-extern const Routines AMX;      // if XFORMC_AMX is defined, and AVXVNNI
-extern const Routines AVXVNNI;  // if XFORMC_AVXVNNI is: older compilers lack them
+extern const Routines AVX512BF16;  // if XFORMC_AVX512BF16 is defined, and so on: older compilers lack it
+extern const Routines AMX;
+extern const Routines AVXVNNI;
 
 // Whether the processor has AMX's tiles of bytes, the system keeps them, and this process may use them.
 bool may_use_tiles();
@@ -99,8 +104,8 @@ extern const Routines DOTPROD;
 #endif
 
 // Returns the fastest routines for this machine; the environment variable XFORMC_KERNELS_ISA selects others: portable,
-// on x86 avx2, avxvnni, avx512 or amx, on ARM neon or dotprod. Throws if the variable has another value or this machine lacks the
-// instructions.
+// on x86 avx2, avxvnni, avx512, avx512bf16 or amx, on ARM neon or dotprod. Throws if the variable has another value or
+// this machine lacks the instructions.
 const Routines& routines();
 
 }  // namespace xformc

@@ -1,5 +1,5 @@
-// The routines of gemm.h for machines with AMX, whose products of bytes are tiles of 16 rows and 16 columns; the rest is
-// that of AVX-512.
+// The routines of gemm.h for machines with AMX, whose products of bytes and of pairs in bfloat16 are tiles of 16 rows and 16
+// columns; the rest is that of AVX-512.
 #if defined(XFORMC_AMX)
 #include "gemm_avx512.h"
 #include "tiles.h"
@@ -11,13 +11,14 @@ constexpr int SIDE = 16;         // rows and columns of a product of registers, 
 constexpr int ROWS = 2 * SIDE;   // of a tile of gemm.h, whose sums fill half of the registers
 constexpr int CHUNK = SIDE * 4;  // bytes of a row that are multiplied at once
 constexpr int LINE = PANEL * 4;  // bytes of a step of a panel
-constexpr int LEAST_ROWS = 5;    // fewer are left to AVX-512
+constexpr int LEAST_ROWS = 5;    // of bytes: fewer are left to AVX-512, whose sums of pairs would be in another order
 
 // Registers: the sums of the first and the last 16 rows for each half of the panel; rows, and weights.
 enum { TOP_LEFT, TOP_RIGHT, BOTTOM_LEFT, BOTTOM_RIGHT, TOP, BOTTOM, LEFT, RIGHT };
 
 // A row's chunks lie apart: packed int8 [chunks][rows][64], with zeros after the depth.
-void pack_rows(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset) {
+void pack_bytes_of_rows(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale,
+                        int32_t* row_offset) {
   if (rows < LEAST_ROWS) return AVX512.pack_int8(x, rows, depth, packed, row_scale, row_offset);
   for (int r = 0; r < rows; ++r) {
     const float* row = x + r * depth;
@@ -31,23 +32,55 @@ void pack_rows(const float* x, int rows, int64_t depth, int8_t* packed, float* r
   }
 }
 
-// The sums of a chunk more: of the first rows, and, if there are `both`, of the last ones.
-template <bool both>
-INLINE void add_chunk(const int8_t* x, int top, const uint8_t* weights) {
-  load_tile<LEFT>(weights, LINE);
-  load_tile<RIGHT>(weights + CHUNK, LINE);
-  load_tile<TOP>(x, CHUNK);
-  multiply_tiles<TOP_LEFT, TOP, LEFT>();
-  multiply_tiles<TOP_RIGHT, TOP, RIGHT>();
-  if (both) {
-    load_tile<BOTTOM>(x + top * CHUNK, CHUNK);
-    multiply_tiles<BOTTOM_LEFT, BOTTOM, LEFT>();
-    multiply_tiles<BOTTOM_RIGHT, BOTTOM, RIGHT>();
+// The same in bfloat16: uint16 [chunks][rows][32].
+void pack_pairs_of_rows(const float* x, int rows, int64_t depth, void* packed) {
+  for (int r = 0; r < rows; ++r) {
+    for (int64_t begin = 0; begin < depth; begin += 2 * SIDE) {
+      char* chunk = static_cast<char*>(packed) + (begin / (2 * SIDE) * rows + r) * CHUNK;
+      for (int half = 0; half < 2; ++half) {
+        const int64_t k = begin + half * SIDE;
+        const Float some = k < depth ? Vector::load_some(x + r * depth + k, lanes(depth, k)) : Vector::zero();
+        Vector::store_pairs(chunk + half * CHUNK / 2, some);
+      }
+    }
   }
 }
 
-template <bool both>
-void sum_chunks(const Tile& tile, int rows, int32_t* sums) {
+// What a sum is, and how a register of sums has that of two others added.
+struct OfBytes {
+  using Sum = int32_t;
+  template <int sums, int x, int weights>
+  static INLINE void add() {
+    multiply_bytes<sums, x, weights>();
+  }
+};
+
+struct OfPairs {
+  using Sum = float;
+  template <int sums, int x, int weights>
+  static INLINE void add() {
+    multiply_pairs<sums, x, weights>();
+  }
+};
+
+// The sums of a chunk more: of the first rows, and, if there are `both`, of the last ones.
+template <typename Product, bool both>
+INLINE void add_chunk(const char* x, int top, const char* weights) {
+  load_tile<LEFT>(weights, LINE);
+  load_tile<RIGHT>(weights + CHUNK, LINE);
+  load_tile<TOP>(x, CHUNK);
+  Product::template add<TOP_LEFT, TOP, LEFT>();
+  Product::template add<TOP_RIGHT, TOP, RIGHT>();
+  if (both) {
+    load_tile<BOTTOM>(x + top * CHUNK, CHUNK);
+    Product::template add<BOTTOM_LEFT, BOTTOM, LEFT>();
+    Product::template add<BOTTOM_RIGHT, BOTTOM, RIGHT>();
+  }
+}
+
+// The sums [rows][32] of a tile of gemm.h.
+template <typename Product, bool both>
+void sum_chunks(const Tile& tile, int rows, typename Product::Sum* sums) {
   const int top = both ? SIDE : rows;
   configure_tiles(top, rows - top);
   clear_tile<TOP_LEFT>();
@@ -56,21 +89,21 @@ void sum_chunks(const Tile& tile, int rows, int32_t* sums) {
     clear_tile<BOTTOM_LEFT>();
     clear_tile<BOTTOM_RIGHT>();
   }
-  const auto* x = static_cast<const int8_t*>(tile.x);
-  const auto* weights = static_cast<const uint8_t*>(tile.panel);
+  const auto* x = static_cast<const char*>(tile.x);
+  const auto* weights = static_cast<const char*>(tile.panel);
   const char* ahead = tile.ahead;
   int64_t step = 0;
   for (; step + SIDE <= tile.steps; step += SIDE) {
     for (int i = 0; i < SIDE; ++i) fetch<ROWS>(ahead + i * tile.ahead_step);
     ahead += SIDE * tile.ahead_step;
-    add_chunk<both>(x, top, weights);
+    add_chunk<Product, both>(x, top, weights);
     x += rows * CHUNK;
     weights += SIDE * LINE;
   }
   if (step < tile.steps) {
-    alignas(64) uint8_t rest[SIDE * LINE] = {};
+    alignas(64) char rest[SIDE * LINE] = {};
     std::memcpy(rest, weights, static_cast<size_t>((tile.steps - step) * LINE));
-    add_chunk<both>(x, top, rest);
+    add_chunk<Product, both>(x, top, rest);
   }
   store_tile<TOP_LEFT>(sums, LINE);
   store_tile<TOP_RIGHT>(sums + SIDE, LINE);
@@ -81,10 +114,16 @@ void sum_chunks(const Tile& tile, int rows, int32_t* sums) {
   release_tiles();
 }
 
-void multiply_rows(const Tile& tile, int rows) {
+// Sets `sums` to those of a tile of gemm.h.
+template <typename Product>
+INLINE void sum_rows(const Tile& tile, int rows, typename Product::Sum* sums) {
+  (rows > SIDE ? sum_chunks<Product, true> : sum_chunks<Product, false>)(tile, rows, sums);
+}
+
+void multiply_rows_of_bytes(const Tile& tile, int rows) {
   if (rows < LEAST_ROWS) return AVX512.int8_tile(tile, rows);
   alignas(64) int32_t sums[ROWS * PANEL];
-  (rows > SIDE ? sum_chunks<true> : sum_chunks<false>)(tile, rows, sums);
+  sum_rows<OfBytes>(tile, rows, sums);
   finish(tile, 0, [&](const auto& end) __attribute__((always_inline)) {
     const Float scale[2] = {end.some(tile.scale, 0), end.some(tile.scale, 1)};
     for (int r = 0; r < rows; ++r) {
@@ -98,13 +137,26 @@ void multiply_rows(const Tile& tile, int rows) {
   });
 }
 
+void multiply_rows_of_pairs(const Tile& tile, int rows) {
+  alignas(64) float sums[ROWS * PANEL];
+  sum_rows<OfPairs>(tile, rows, sums);
+  finish(tile, 0, [&](const auto& end) __attribute__((always_inline)) {
+    for (int r = 0; r < rows; ++r) {
+      for (int h = 0; h < 2; ++h) end.row(r, h, Vector::load(sums + r * PANEL + h * SIDE));
+    }
+  });
+}
+
 Routines with_tiles() {
   Routines routines = AVX512;
-  routines.instructions = "AVX-512, VNNI, AMX";
-  routines.int8_rows = ROWS;
+  routines.instructions = "AVX-512, VNNI, BF16, AMX";
+  routines.dense_rows = ROWS;
   routines.chunk = SIDE;
-  routines.pack_int8 = pack_rows;
-  routines.int8_tile = multiply_rows;
+  routines.pair_size = 4;
+  routines.pack_int8 = pack_bytes_of_rows;
+  routines.pack_pairs = pack_pairs_of_rows;
+  routines.int8_tile = multiply_rows_of_bytes;
+  routines.pair_tile = multiply_rows_of_pairs;
   return routines;
 }
 

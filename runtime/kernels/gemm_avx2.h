@@ -77,6 +77,17 @@ struct Vector {
 
   static __m128i load16(const uint16_t* from) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)); }
   static Float widen_float16(const uint16_t* from) { return _mm256_cvtph_ps(load16(from)); }
+  static Float even_pairs(const uint8_t* from) { return _mm256_castsi256_ps(_mm256_slli_epi32(load4(from), 16)); }
+  static Float odd_pairs(const uint8_t* from) {
+    return _mm256_castsi256_ps(_mm256_and_si256(load4(from), all(int32_t{-65536})));
+  }
+  static Float round_pairs(Float a) {
+    const Int bits = _mm256_castps_si256(a), odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), all(int32_t{1}));
+    const Int nearest = add_int(add_int(bits, all(int32_t{0x7fff})), odd);
+    const Int quiet = _mm256_or_si256(bits, all(int32_t{0x00400000}));
+    const Int kept = _mm256_blendv_epi8(nearest, quiet, _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q)));
+    return _mm256_castsi256_ps(_mm256_and_si256(kept, all(int32_t{-65536})));
+  }
   static Float widen_bfloat16(const uint16_t* from) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load16(from)), 16));
   }

@@ -83,6 +83,23 @@ struct Vector {
 
   static __m256i load16(const uint16_t* from) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from)); }
   static Float widen_float16(const uint16_t* from) { return _mm512_cvtph_ps(load16(from)); }
+  static Float even_pairs(const uint8_t* from) { return _mm512_castsi512_ps(_mm512_slli_epi32(load4(from), 16)); }
+  static Float odd_pairs(const uint8_t* from) {
+    return _mm512_castsi512_ps(_mm512_and_si512(load4(from), all(int32_t{-65536})));
+  }
+  // Rounded to bfloat16, where the processor can; what is too small for a normal number becomes 0.
+  static void store_pairs(void* to, Float a) {
+    __m256i rounded;
+    asm("vcvtneps2bf16 %1, %0" : "=v"(rounded) : "v"(a));
+    _mm256_storeu_si256(static_cast<__m256i*>(to), rounded);
+  }
+  static Float round_pairs(Float a) {
+    const Int bits = _mm512_castps_si512(a), odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), all(int32_t{1}));
+    const Int nearest = add_int(add_int(bits, all(int32_t{0x7fff})), odd);
+    const Int quiet = _mm512_or_si512(bits, all(int32_t{0x00400000}));
+    const Int kept = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), nearest, quiet);
+    return _mm512_castsi512_ps(_mm512_and_si512(kept, all(int32_t{-65536})));
+  }
   static Float widen_bfloat16(const uint16_t* from) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(load16(from)), 16));
   }

@@ -93,12 +93,27 @@ struct Vector : Floats {
   }
 
   static Float widen_float16(const uint16_t* from) { return load_float16(from); }
+  static Float even_pairs(const uint8_t* from) { return {even_pair(from), even_pair(from + 16)}; }
+  static Float odd_pairs(const uint8_t* from) { return {odd_pair(from), odd_pair(from + 16)}; }
+  static Float round_pairs(Float a) { return {round_pair(a.low), round_pair(a.high)}; }
   static Float widen_bfloat16(const uint16_t* from) {
     const uint16x8_t halves = vld1q_u16(from);
     return {floats(vshll_n_u16(vget_low_u16(halves), 16)), floats(vshll_high_n_u16(halves, 16))};
   }
 
  private:
+  static float32x4_t even_pair(const uint8_t* from) {
+    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_u8(vld1q_u8(from)), 16));
+  }
+  static float32x4_t odd_pair(const uint8_t* from) {
+    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_u8(vld1q_u8(from)), vdupq_n_u32(0xffff0000)));
+  }
+  static float32x4_t round_pair(float32x4_t a) {
+    const uint32x4_t odd = vandq_u32(vshrq_n_u32(bits(a), 16), vdupq_n_u32(1));
+    const uint32x4_t nearest = vaddq_u32(bits(a), vaddq_u32(odd, vdupq_n_u32(0x7fff)));
+    const uint32x4_t kept = vbslq_u32(vceqq_f32(a, a), nearest, vorrq_u32(bits(a), vdupq_n_u32(0x00400000)));
+    return vreinterpretq_f32_u32(vandq_u32(kept, vdupq_n_u32(0xffff0000)));
+  }
   static uint32x4_t bits(float32x4_t a) { return vreinterpretq_u32_f32(a); }
   static float32x4_t floats(uint32x4_t a) { return vreinterpretq_f32_u32(a); }
 };

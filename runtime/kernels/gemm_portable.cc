@@ -102,6 +102,12 @@ struct Vector {
   static Four all_fours(const int8_t* x) { return all(load_four(x)); }
   static Float power_of_two(Int n) { return reinterpret_cast<Float>((n + 127) << 23); }
 
+  static Float even_pairs(const uint8_t* from) { return reinterpret_cast<Float>(load4(from) << 16); }
+  static Float odd_pairs(const uint8_t* from) { return reinterpret_cast<Float>(load4(from) & -65536); }
+  static Float round_pairs(Float a) {
+    const Int bits = reinterpret_cast<Int>(a), nearest = add_int(bits, (bits >> 16 & 1) + 0x7fff);
+    return reinterpret_cast<Float>((a == a ? nearest : bits | 0x00400000) & -65536);
+  }
   static Int load16(const uint16_t* from) { return Int{from[0], from[1], from[2], from[3]}; }
   static Float widen_bfloat16(const uint16_t* from) { return reinterpret_cast<Float>(load16(from) << 16); }
   // The exponent of a half is moved; subnormal ones are whole numbers of 2^-24, so that no step of it is subnormal in

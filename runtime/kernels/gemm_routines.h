@@ -2,7 +2,8 @@
 // everything here is local to that file, because each is compiled for another machine.
 //
 // Vector has: width and rows (ints), Float and Int (vectors of that width), Mask; zero, all(float), all(int32), load,
-// store, load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone), add,
+// store, even_pairs and odd_pairs (the first or second of two numbers in bfloat16 for each lane), round_pairs (a float to
+// the nearest number of bfloat16; what is no number stays none), load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone), add,
 // add_int, sub, mul, div, keep(value, mask), max and min (the second if either is not a number), fma(a, b, c) = a * b + c,
 // load_bytes (load4 of weights q + 128, as q + 128 or q, in the form Four), start (of sums with these: the row_offset, or
 // 0), four_size (the bytes of four numbers of a packed row), to_fours and all_fours (write these, and read one of them into
@@ -87,6 +88,17 @@ INLINE void fetch(const char* ahead) {
   if (rows > FEW_ROWS) __builtin_prefetch(ahead + 64, 0, 2);
 }
 
+template <int rows>
+INLINE void finish_floats(const Tile& tile, int first, const Float (&sums)[rows][2]) {
+  finish(tile, first, [&](const auto& end) __attribute__((always_inline)) {
+#pragma GCC unroll 16
+    for (int r = 0; r < rows; ++r) {
+      end.row(r, 0, sums[r][0]);
+      end.row(r, 1, sums[r][1]);
+    }
+  });
+}
+
 // How weights of each precision are read as float32.
 struct Single {
   using Stored = float;
@@ -125,13 +137,39 @@ void float_tile_of(const Tile& tile) {
       if (2 * WIDTH == PANEL || first == 0) fetch<rows>(ahead);
       ahead += tile.ahead_step;
     }
-    finish(tile, first, [&](const auto& end) __attribute__((always_inline)) {
+    finish_floats<rows>(tile, first, sums);
+  }
+}
+
+// Weights and x in bfloat16, whose two products of a step are added one after the other.
+template <int rows>
+void pair_tile_of(const Tile& tile) {
+  for (int first = 0; first < tile.columns; first += 2 * WIDTH) {
+    Float sums[rows][2];
+    for (int r = 0; r < rows; ++r) sums[r][0] = sums[r][1] = Vector::zero();
+    fetch_residual(tile, first, rows);
+    const float* x = static_cast<const float*>(tile.x);
+    const uint8_t* weights = static_cast<const uint8_t*>(tile.panel) + 4 * first;
+    const char* ahead = tile.ahead;
+    for (int64_t k = 0; k < tile.steps; ++k) {
+#pragma GCC unroll 2
+      for (int i = 0; i < 2; ++i) {
+        const uint8_t* other = weights + 4 * WIDTH;
+        const Float left = i == 0 ? Vector::even_pairs(weights) : Vector::odd_pairs(weights);
+        const Float right = i == 0 ? Vector::even_pairs(other) : Vector::odd_pairs(other);
 #pragma GCC unroll 16
-      for (int r = 0; r < rows; ++r) {
-        end.row(r, 0, sums[r][0]);
-        end.row(r, 1, sums[r][1]);
+        for (int r = 0; r < rows; ++r) {
+          const Float value = Vector::all(x[2 * r + i]);
+          sums[r][0] = Vector::fma(value, left, sums[r][0]);
+          sums[r][1] = Vector::fma(value, right, sums[r][1]);
+        }
       }
-    });
+      x += 2 * rows;
+      weights += 4 * PANEL;
+      if (2 * WIDTH == PANEL || first == 0) fetch<rows>(ahead);
+      ahead += tile.ahead_step;
+    }
+    finish_floats<rows>(tile, first, sums);
   }
 }
 
@@ -274,6 +312,10 @@ void float_tile(const Tile& tile, int rows) {
   with_count(rows, [&](auto count) { float_tile_of<Weights, decltype(count)::value>(tile); });
 }
 
+void pair_tile(const Tile& tile, int rows) {
+  with_count(rows, [&](auto count) { pair_tile_of<decltype(count)::value>(tile); });
+}
+
 template <typename Numbers>
 void integer_tile(const Tile& tile, int rows) {
   with_count(rows, [&](auto count) { integer_tile_of<Numbers, decltype(count)::value>(tile); });
@@ -319,6 +361,20 @@ void pack_float(const float* x, int rows, int64_t depth, float* packed) {
 // The lanes of a row of `count` floats that begin at i.
 INLINE Vector::Mask lanes(int64_t count, int64_t i) {
   return Vector::mask(count - i < WIDTH ? static_cast<int>(count - i) : WIDTH);
+}
+
+// As floats [steps][rows][2], with a zero after an odd depth.
+void pack_pairs(const float* x, int rows, int64_t depth, void* packed) {
+  auto* to = static_cast<float*>(packed);
+  for (int r = 0; r < rows; ++r) {
+    for (int64_t k = 0; k < depth; k += WIDTH) {
+      float rounded[WIDTH];
+      Vector::store(rounded, Vector::round_pairs(Vector::load_some(x + r * depth + k, lanes(depth, k))));
+      for (int i = 0; i < WIDTH && k + i < depth; i += 2) {
+        std::memcpy(to + ((k + i) / 2 * rows + r) * 2, rounded + i, 2 * sizeof(float));
+      }
+    }
+  }
 }
 
 // The largest size of a number in a row; not a number if one of them is not, as that has the largest bits.
@@ -629,14 +685,17 @@ constexpr Routines routines_of(const char* instructions) {
       Vector::rows,
       1,
       Bytes::size,
+      2 * sizeof(float),
       float_tile<Single>,
       float_tile<Half>,
       float_tile<Brain>,
+      pair_tile,
       integer_tile<Bytes>,
       int4_tile<Nibbles>,
       int4_tile<WideNibbles>,
       integer_tile<Words>,
       pack_float,
+      pack_pairs,
       pack_int8,
       pack_int4,
       pack_int16,

@@ -19,9 +19,10 @@ Precision precision_of(const std::string& name) {
   if (name == "float32") return Precision::float32;
   if (name == "float16") return Precision::float16;
   if (name == "bfloat16") return Precision::bfloat16;
+  if (name == "bfloat16_pairs") return Precision::bfloat16_pairs;
   if (name == "int8") return Precision::int8;
   if (name == "int4") return Precision::int4;
-  fail("the precision '" + name + "' is none of float32, float16, bfloat16, int8, int4");
+  fail("the precision '" + name + "' is none of float32, float16, bfloat16, bfloat16_pairs, int8, int4");
 }
 
 bool has_scale(Precision precision) { return precision == Precision::int8 || precision == Precision::int4; }
@@ -35,6 +36,7 @@ int64_t panel_bytes(Precision precision, int64_t depth) {
     case Precision::float32: return depth * PANEL * 4;
     case Precision::int8: return ceil_div(depth, 4) * PANEL * 4;
     case Precision::int4: return ceil_div(depth, GROUP) * PANEL * GROUP / 2;
+    case Precision::bfloat16_pairs:
     case Precision::int16: return ceil_div(depth, 2) * PANEL * 4;
     default: return depth * PANEL * 2;
   }
@@ -47,7 +49,9 @@ const char* bind_weight(const Ort::ConstValue& weight, Precision precision, int6
   Shape shape{panels, depth, PANEL};
   if (precision == Precision::int8) shape = {panels, ceil_div(depth, 4), PANEL, 4};
   if (precision == Precision::int4) shape = {panels, ceil_div(depth, GROUP), GROUP / 8, PANEL, 4};
-  if (precision == Precision::int16) shape = {panels, ceil_div(depth, 2), PANEL, 2};
+  if (precision == Precision::int16 || precision == Precision::bfloat16_pairs) {
+    shape = {panels, ceil_div(depth, 2), PANEL, 2};
+  }
   require(info.GetElementType() == element_of(precision), "the weight's element type does not fit its precision");
   require(info.GetShape() == shape, "the weight's panels do not fit the depth of x and the outputs");
   return static_cast<const char*>(weight.GetTensorRawData());

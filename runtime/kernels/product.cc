@@ -9,18 +9,28 @@ constexpr int64_t FEW_VALUES = 16 * 1024;  // so few are packed by the calling t
 constexpr int64_t FETCHING_BLOCKS = 2;     // the next panel is fetched during the last so many blocks of rows
 constexpr int64_t NARROW_BLOCKS = 2;       // for more blocks of rows 16-bit and 4-bit weights are widened once
 
+bool dense(Precision precision) { return precision == Precision::int8 || precision == Precision::bfloat16_pairs; }
+
+// How many numbers of a row are in each of its steps.
+int64_t in_step(Precision precision) {
+  if (has_scale(precision)) return 4;
+  return precision == Precision::int16 || precision == Precision::bfloat16_pairs ? 2 : 1;
+}
+
 }  // namespace
 
 PackedRows::PackedRows(const Routines& routines, Precision precision, int64_t rows, int64_t depth)
     : routines_(routines), precision_(precision), rows_(rows), depth_(depth),
-      blocks_(ceil_div(rows, precision == Precision::int8 ? routines.int8_rows : routines.rows)),
+      blocks_(ceil_div(rows, dense(precision) ? routines.dense_rows : routines.rows)),
       panel_bytes_(xformc::panel_bytes(precision, depth)) {
   static thread_local Buffer values, scales, offsets;
-  const int64_t together = has_scale(precision) ? 4 : precision == Precision::int16 ? 2 : 1;
   groups_ = precision == Precision::int4 ? ceil_div(depth, GROUP) : 1;
-  steps_ = precision == Precision::int4 ? groups_ * GROUP / 4 : ceil_div(depth, together);
-  row_bytes_ = precision == Precision::int8 ? ceil_div(steps_, routines.chunk) * routines.chunk * routines.four_size
-                                            : steps_ * 4;
+  steps_ = precision == Precision::int4 ? groups_ * GROUP / 4 : ceil_div(depth, in_step(precision));
+  row_bytes_ = steps_ * 4;
+  if (dense(precision)) {
+    const int64_t whole = ceil_div(steps_, routines.chunk) * routines.chunk;
+    row_bytes_ = whole * (precision == Precision::int8 ? routines.four_size : routines.pair_size);
+  }
   values_ = values.at_least<char>(bytes());
   scales_ = scales.at_least<float>(rows);
   offsets_ = offsets.at_least<int32_t>(rows * groups_);
@@ -54,6 +64,8 @@ void PackedRows::pack(const float* x, int64_t block) const {
   } else if (precision_ == Precision::int16) {
     routines_.pack_int16(x + begin * depth_, count, depth_, reinterpret_cast<int16_t*>(to), scales_ + begin);
     std::fill_n(offsets_ + begin, count, 0);
+  } else if (precision_ == Precision::bfloat16_pairs) {
+    routines_.pack_pairs(x + begin * depth_, count, depth_, to);
   } else {
     routines_.pack_float(x + begin * depth_, count, depth_, reinterpret_cast<float*>(to));
   }
@@ -92,6 +104,7 @@ PackedRows::TileRoutine PackedRows::tile_routine(bool wide) const {
     case Precision::float32: return routines_.float_tile;
     case Precision::float16: return wide ? routines_.float_tile : routines_.float16_tile;
     case Precision::bfloat16: return wide ? routines_.float_tile : routines_.bfloat16_tile;
+    case Precision::bfloat16_pairs: return routines_.pair_tile;
     case Precision::int8: return routines_.int8_tile;
     case Precision::int4: return wide ? routines_.wide_int4_tile : routines_.int4_tile;
     default: return routines_.int16_tile;

@@ -133,13 +133,18 @@ struct Project {
       if (bytes * std::max(rows, SHARE_ROWS) < FEW_BYTES) {
         project_rows(0, rows);
       } else if (rows >= threads * SHARE_ROWS * (panels * PANEL * depth > MANY_WEIGHTS ? 2 : 1)) {
-        const int64_t cached = CACHED_BYTES / (depth * (scaled ? 1 : sizeof(float)));
+        const int64_t cached = CACHED_BYTES / (depth * bytes_of_number());
         const int64_t most = std::clamp(cached, SHARE_ROWS, MOST_SHARE_ROWS);
         const int64_t shares = threads * ceil_div(rows, threads * most);
         parallel(context, shares, [&](size_t i) { project_rows(rows * i / shares, rows * (i + 1) / shares); });
       } else {
         project_panels(threads);
       }
+    }
+
+    // Of packed rows, about.
+    int64_t bytes_of_number() const {
+      return scaled ? 1 : kernel.precision_ == Precision::bfloat16_pairs ? sizeof(uint16_t) : sizeof(float);
     }
 
     // All outputs of the rows first .. last - 1, by the calling thread.

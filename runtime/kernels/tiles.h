@@ -17,10 +17,10 @@ namespace {
 
 // Asks Linux, which gives a thread the 8 KB for its tiles only then, and fails if it does not know or keep them.
 inline bool permit_tiles() {
-  constexpr unsigned TILE = 1u << 24, BYTES = 1u << 25;  // in edx of cpuid's leaf 7
+  constexpr unsigned WANTED = 1u << 22 | 1u << 24 | 1u << 25;  // AMX-BF16, -TILE and -INT8 in edx of cpuid's leaf 7
   constexpr int REQUEST = 0x1023, TILE_DATA = 18;  // ARCH_REQ_XCOMP_PERM, and the number of that part of the state
   unsigned a = 0, b = 0, c = 0, d = 0;
-  const bool has = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & TILE) != 0 && (d & BYTES) != 0;
+  const bool has = __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & WANTED) == WANTED;
   return has && syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
 }
 
@@ -61,8 +61,15 @@ inline void store_tile(void* to, size_t stride) {
 
 // sums += x weights, of signed bytes and unsigned ones.
 template <int sums, int x, int weights>
-inline void multiply_tiles() {
+inline void multiply_bytes() {
   asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(x), "i"(weights));
+}
+
+// The same of numbers in bfloat16: the first ones of all pairs are added up, and the second ones, then both sums and the
+// one before; what is too small for a normal number counts as 0.
+template <int sums, int x, int weights>
+inline void multiply_pairs() {
+  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(sums), "i"(x), "i"(weights));
 }
 
 }  // namespace

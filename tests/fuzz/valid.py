@@ -10,7 +10,7 @@ from numpy.typing import DTypeLike
 
 from tests.fuzz.cases import STORED, Array, Buffer, Case, Operand, Stored, Tensor
 
-PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int4")
+PRECISIONS = ("float32", "float16", "bfloat16", "bfloat16_pairs", "int8", "int4")
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid")
 NORMS = ("none", "layer", "rms")
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 33, 40, 64, 65)
@@ -62,6 +62,8 @@ def _weight(random: Random, precision: str, outputs: int, depth: int) -> tuple[T
     if precision == "int4":
         weight = numbers(random, 256, panels, math.ceil(depth / 32), 4, 32, 4, dtype=np.uint8)
         return weight, floats(random, panels, math.ceil(depth / 32), 32)
+    if precision == "bfloat16_pairs":
+        return numbers(random, 2**16, panels, math.ceil(depth / 2), 32, 2, dtype=np.uint16), None
     return numbers(random, 2**16, panels, depth, 32, dtype=np.uint16), None
 
 

@@ -47,7 +47,7 @@ inline void store_tile(void* to, size_t stride) {
 }
 
 template <int sums, int x, int weights>
-inline void multiply_tiles() {
+inline void multiply_bytes() {
   for (int r = 0; r < tiles[sums].rows; ++r) {
     for (int n = 0; n < 16; ++n) {
       uint32_t sum;
@@ -59,6 +59,31 @@ inline void multiply_tiles() {
           sum += static_cast<uint32_t>(byte * weight);
         }
       }
+      std::memcpy(&tiles[sums].bytes[r][4 * n], &sum, 4);
+    }
+  }
+}
+
+inline float widened(const uint8_t* number) {
+  const uint32_t bits = static_cast<uint32_t>(number[0]) << 16 | static_cast<uint32_t>(number[1]) << 24;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+// Numbers too small for a normal one are not flushed to 0.
+template <int sums, int x, int weights>
+inline void multiply_pairs() {
+  for (int r = 0; r < tiles[sums].rows; ++r) {
+    for (int n = 0; n < 16; ++n) {
+      float halves[2] = {0, 0}, sum;
+      std::memcpy(&sum, &tiles[sums].bytes[r][4 * n], 4);
+      for (int k = 0; k < tiles[weights].rows; ++k) {
+        for (int i = 0; i < 2; ++i) {
+          halves[i] += widened(&tiles[x].bytes[r][4 * k + 2 * i]) * widened(&tiles[weights].bytes[k][4 * n + 2 * i]);
+        }
+      }
+      sum += halves[0] + halves[1];
       std::memcpy(&tiles[sums].bytes[r][4 * n], &sum, 4);
     }
   }

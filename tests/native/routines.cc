@@ -10,6 +10,10 @@
 #include <string>
 #include <vector>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "attend.h"
 #include "gemm.h"
 
@@ -113,7 +117,7 @@ std::vector<float> product(const Routines& routines, Kind kind, const std::vecto
   tile.columns = columns;
   tile.scale = weights.scale.data();
   tile.ahead = reinterpret_cast<const char*>(weights.panel.data());
-  const int most = kind == Kind::int8 ? routines.int8_rows : routines.rows;
+  const int most = kind == Kind::int8 ? routines.dense_rows : routines.rows;
   for (int first = 0; first < rows; first += most) {
     const int count = std::min(most, rows - first);
     const Packed packed = pack(kind == Kind::int16 ? PORTABLE : routines, kind, x.data() + first * depth, count, depth);
@@ -151,7 +155,7 @@ void compare_integers(const Routines& routines, const std::string& name, Kind ki
 // The largest products: all of one sign, where two in 16 bits are nearly too large.
 void compare_extremes(const Routines& routines, const std::string& name, uint8_t weight, float sign) {
   constexpr int64_t DEPTH = 4096;
-  const int rows = routines.int8_rows;
+  const int rows = routines.dense_rows;
   const std::vector<float> x(rows * DEPTH, sign);
   const Weights weights{std::vector<uint8_t>(DEPTH * PANEL, weight), std::vector<float>(PANEL, 1.0f)};
   const auto a = product(PORTABLE, Kind::int8, x, weights, rows, DEPTH, PANEL);
@@ -188,6 +192,44 @@ void compare_floats(const Routines& routines, const std::string& name, int rows,
     check(near(tile_of(routines, kind), tile_of(PORTABLE, kind), 1e-5f * static_cast<float>(depth)),
           name + ": floats of kind " + std::to_string(kind));
   }
+}
+
+// Products of pairs in bfloat16, of which a routine may add up even and odd ones apart.
+void compare_pairs(const Routines& routines, const std::string& name, int rows, int64_t depth, int columns) {
+  const auto x = random_floats(rows * depth), bias = random_floats(PANEL), residual = random_floats(rows * PANEL);
+  const int64_t steps = (depth + 1) / 2;
+  std::vector<uint16_t> panel(steps * PANEL * 2);
+  for (int64_t k = 0; k < depth; ++k) {
+    for (int n = 0; n < PANEL; ++n) {
+      const float weight = normal();
+      uint32_t bits;
+      std::memcpy(&bits, &weight, 4);
+      panel[(k / 2 * PANEL + n) * 2 + k % 2] = static_cast<uint16_t>(bits >> 16);
+    }
+  }
+  const auto product = [&](const Routines& by) {
+    std::vector<float> y(rows * PANEL, 12345.0f);
+    for (int first = 0; first < rows; first += by.dense_rows) {
+      const int count = std::min(by.dense_rows, rows - first);
+      std::vector<char> packed(count * ((steps + by.chunk - 1) / by.chunk * by.chunk) * by.pair_size);
+      by.pack_pairs(x.data() + first * depth, count, depth, packed.data());
+      Tile tile{};
+      tile.x = packed.data();
+      tile.panel = panel.data();
+      tile.steps = steps;
+      tile.y = y.data() + first * PANEL;
+      tile.residual = residual.data() + first * PANEL;
+      tile.stride = PANEL;
+      tile.columns = columns;
+      tile.bias = bias.data();
+      tile.ahead = reinterpret_cast<const char*>(panel.data());
+      by.pair_tile(tile, count);
+    }
+    return y;
+  };
+  check(near(product(routines), product(PORTABLE), 2e-6f * static_cast<float>(depth)),
+        name + ": pairs, " + std::to_string(rows) + " rows of " + std::to_string(depth) + ", " +
+            std::to_string(columns) + " columns");
 }
 
 // Every number of 16 bits becomes the same float; a signal among what is no number may be lost.
@@ -234,11 +276,14 @@ void compare_activations(const Routines& routines, const std::string& name) {
   }
 }
 
-// Products of bytes of more rows than those of other kinds, and of depths that end within a chunk.
-void compare_bytes(const Routines& routines, const std::string& name) {
-  for (int rows = 1; rows <= routines.int8_rows; ++rows) {
+// Products of bytes and of pairs, of more rows than those of other kinds and of depths that end within a chunk.
+void compare_dense(const Routines& routines, const std::string& name) {
+  for (int rows = 1; rows <= routines.dense_rows; ++rows) {
     for (const int64_t depth : {1, 3, 4, 63, 64, 65, 130, 513}) {
-      for (const int columns : {1, 16, 17, 32}) compare_integers(routines, name, Kind::int8, rows, depth, columns);
+      for (const int columns : {1, 16, 17, 32}) {
+        compare_integers(routines, name, Kind::int8, rows, depth, columns);
+        compare_pairs(routines, name, rows, depth, columns);
+      }
     }
   }
   for (const int weight : {1, 128, 255}) {
@@ -257,7 +302,7 @@ void compare(const Routines& routines, const std::string& name) {
       }
     }
   }
-  compare_bytes(routines, name);
+  compare_dense(routines, name);
   compare_widening(routines, name);
   for (const int64_t count : {1, 7, 8, 9, 31, 64, 257}) compare_rows(routines, name, count);
   compare_activations(routines, name);
@@ -338,6 +383,13 @@ void compare_scans(int64_t count) {
 
 }  // namespace
 
+#if defined(__x86_64__)
+bool has_pairs() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 5 & 1) != 0;
+}
+#endif
+
 int main() {
 #if defined(__aarch64__)
   compare(NEON, "neon");
@@ -350,11 +402,16 @@ int main() {
   compare(AVX2, "avx2");
   compare(AVXVNNI, "avxvnni");
   compare(AVX512, "avx512");
+  if (has_pairs()) {
+    compare_dense(AVX512BF16, "avx512bf16");
 #if defined(XFORMC_EMULATED_TILES)
-  std::printf("AMX is emulated\n");
+    std::printf("AMX is emulated\n");
 #endif
-  check(&routines() == &AMX, "the routines of a processor with AMX");
-  compare_bytes(AMX, "amx");
+    check(&routines() == &AMX, "the routines of a processor with AMX");
+    compare_dense(AMX, "amx");
+  } else {
+    std::printf("no BF16 here: its routines, and AMX's, are NOT TESTED in this run\n");
+  }
 #endif
   compare_narrowing();
   for (const int64_t depth : {1, 7, 8, 31, 64, 130}) compare_quantized(depth);

@@ -14,7 +14,7 @@ from tests.runtime.kernel_session import Array, kernel_session, node, run_node
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 PANEL = 32
-PRECISIONS = ["float32", "float16", "bfloat16", "int8", "int4"]
+PRECISIONS = ["float32", "float16", "bfloat16", "bfloat16_pairs", "int8", "int4"]
 INTEGERS = ("int8", "int4")
 ACTIVATIONS = ["none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
 
@@ -53,10 +53,15 @@ def store(weight: F32, precision: str) -> Weight:
     if precision == "float16":
         half = weight.astype(np.float16)
         return Weight([in_panels(half.view(np.uint16), 0, 1)[..., 0]], half.astype(np.float64))
-    bits = weight.view(np.uint32)
-    upper = ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
-    value = (upper.astype(np.uint32) << 16).view(np.float32)
-    return Weight([in_panels(upper, 0, 1)[..., 0]], value.astype(np.float64))
+    upper = brain(weight)
+    value = (upper.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return Weight([in_panels(upper, 0, 2) if precision == "bfloat16_pairs" else in_panels(upper, 0, 1)[..., 0]], value)
+
+
+def brain(values: F32) -> NDArray[np.uint16]:
+    """The bits of the nearest numbers in bfloat16."""
+    bits = values.view(np.uint32)
+    return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
 
 
 def store_int4(weight: F32) -> Weight:
@@ -75,6 +80,12 @@ def store_int4(weight: F32) -> Weight:
         stored[:, :, pair, :, byte] |= number << (4 * half)
     value = (q * scale[..., None].astype(np.float64)).reshape(panels * PANEL, -1)[:outputs, :depth]
     return Weight([stored, np.ascontiguousarray(scale.transpose(0, 2, 1))], value)
+
+
+def as_multiplied(x: F32, precision: str) -> F64:
+    if precision == "bfloat16_pairs":
+        return (brain(x).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return rounded_rows(x) if precision in INTEGERS else x.astype(np.float64)
 
 
 def rounded_rows(x: F32) -> F64:
@@ -142,7 +153,7 @@ def make(case: Case) -> Problem:
     if residual is not None:
         inputs[1] = residual.reshape(*leading, *case.parts[0])
     expected: list[F64] = []
-    used = rounded_rows(x) if case.precision in INTEGERS else x.astype(np.float64)
+    used = as_multiplied(x, case.precision)
     for part, size in zip(case.parts, sizes, strict=True):
         weight = store(normal(size, case.depth) / np.float32(math.sqrt(case.depth)), case.precision)
         bias = normal(size) if case.bias else None

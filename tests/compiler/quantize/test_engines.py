@@ -45,7 +45,7 @@ def test_each_precision_builds_and_verify_repeats_it(
     if target == "native":
         kernel_library()
     built = build(tiny_spec, target, precision, tmp_path / "engine")
-    approximate = precision == "int8" or (precision == "int4" and target != "portable")
+    approximate = precision in ("bfloat16", "int8") or (precision == "int4" and target != "portable")
     assert built.passed
     searches = [*SEARCH[:7], *(["refill"] if target == "native" else []), *SEARCH[7:]]
     assert [stage.name for stage in built.stages] == [*searches, *([precision, *ROUNDED] if approximate else [])]
@@ -107,7 +107,7 @@ def test_rounded_engines_are_smaller(tmp_path: Path) -> None:
         build(load_spec(path), "cpu", precision, tmp_path / precision)
         sizes[precision] = sum(file.stat().st_size for file in (tmp_path / precision).glob("model.onnx*"))
     weights = sizes["float32"]
-    assert sizes["float16"] == sizes["bfloat16"] < 0.6 * weights
+    assert sizes["float16"] < 0.6 * weights and sizes["bfloat16"] < 0.6 * weights
     assert sizes["int8"] < 0.4 * weights and sizes["int4"] < 0.3 * weights
 
 

@@ -1,0 +1,1 @@
+"""How fast the kernels' matrix products are, beside what the processor's instructions can do."""
