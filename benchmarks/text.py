@@ -3,11 +3,12 @@
     python -m benchmarks.text ENGINE RUN test.en test.de [--threads 2] [--rounds 3] [--json FILE]
 
 ENGINE was built from RUN with a spec that extends transformer_base and has one vocabulary for both sides. CTranslate2
-gets the same weights in the same precision and the same SentencePiece model. Each is first tried on some lines, with
-all threads for one batch and with one thread for each of several batches; CTranslate2 also with
-CT2_FORCE_CPU_ISA=AVX512 and with three batch sizes. Then each translates the whole file in its best setting, in turns;
-times are medians. Empty lines are skipped. With --hugging-face, Hugging Face's Marian takes turns as well, with the
-same weights in float32, run by transformers and, if optimum-onnx is installed, by ONNX Runtime.
+gets the same weights in the same precision (float32 beside bfloat16, which it lacks on a CPU) and the same
+SentencePiece model. Each is first tried on some lines, with all threads for one batch and with one thread for each of
+several batches; CTranslate2 also with CT2_FORCE_CPU_ISA=AVX512 and with three batch sizes. Then each translates the
+whole file in its best setting, in turns; times are medians. Empty lines are skipped. With --hugging-face, Hugging
+Face's Marian takes turns as well, with the same weights in float32, run by transformers and, if optimum-onnx is
+installed, by ONNX Runtime.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.decode.child import Child
-from benchmarks.decode.engines import limited, write_peer
+from benchmarks.decode.engines import limited, peer_precision, write_peer
 from benchmarks.decode.speed import SETTINGS
 from xformc.compiler import compile_spec
 from xformc.compiler.spec import Spec, load_spec
@@ -63,7 +64,7 @@ class Peer:
     def __init__(self, engine: Engine, model: Path, tokenizer: Path, threads: int, longest: int | None) -> None:
         self._longest = longest or USUAL_LENGTH
         self._search, self._threads, self._model = engine.manifest.search, threads, str(model)
-        self._precision, self._tokenizer = engine.manifest.precision, str(tokenizer)
+        self._precision, self._tokenizer = peer_precision(engine.manifest.precision), str(tokenizer)
         self._children = {name: Child("peer", variables) for name, variables in SETTINGS.items()}
         self._loaded = dict[str, int]()
 

@@ -138,7 +138,15 @@ def footprint(row: Row, folder: Path, arguments: argparse.Namespace) -> dict[str
     peers = list[dict[str, Any]]()
     for variables in SETTINGS.values():
         child = Child("footprint", variables)
-        peers.append(child.ask(do="peer", folder=str(folder / "peer"), precision=row.precision, source=names, **common))
+        peers.append(
+            child.ask(
+                do="peer",
+                folder=str(folder / "peer"),
+                precision=engines.peer_precision(row.precision),
+                source=names,
+                **common,
+            )
+        )
         child.close()
     best = {key: min(peer[key] for peer in peers) for key in peers[0]}
     result["ctranslate2"] = {**best, "disk": engines.bytes_on_disk(folder / "peer")}

@@ -49,10 +49,16 @@ def write_engine(
 def write_peer(
     spec: Spec, weights: Mapping[str, np.ndarray], precision: str, folder: Path, pieces: Sequence[str] | None = None
 ) -> None:
-    """Write the CTranslate2 model into the new `folder` with weights of this precision; `pieces` as for `export`."""
+    """Write the CTranslate2 model for this precision into the new `folder`; `pieces` as for `export`."""
     from xformc.exports.ctranslate2 import export
 
-    export(spec, weights, folder, quantization=None if precision == "float32" else precision, pieces=pieces)
+    kind = peer_precision(precision)
+    export(spec, weights, folder, quantization=None if kind == "float32" else kind, pieces=pieces)
+
+
+def peer_precision(precision: str) -> str:
+    """How CTranslate2 computes beside an engine of this precision: it has no bfloat16 on a CPU."""
+    return "float32" if precision == "bfloat16" else precision
 
 
 def limited(options: SearchOptions, beam: int, length: int) -> SearchOptions:

@@ -5,6 +5,7 @@ thousand tokens at a time in the same memory, because an engine does not write t
 """
 
 from collections.abc import Iterator, Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from xformc.compiler.quantize.int4 import BLOCK
 from xformc.compiler.quantize.layouts import PANEL, panels
 from xformc.format.names import MODEL
 from xformc.format.targets import Target
@@ -19,9 +21,6 @@ from xformc.runtime.session import open_model
 
 FLOOR = "floor.onnx"
 """The file of a model with two loops: the products before the search, and those of its steps."""
-
-_GROUPS = {4: 4, 5: 32}
-"""The inputs that share a place of the second axis of a weight in integers, by its number of axes."""
 
 _WEIGHT = {"Project": 4, "ProjectCandidates": 3, "ScreenCandidates": 3}
 """The index of the first weight among the inputs of our operators."""
@@ -78,7 +77,7 @@ def width_of(node: Any, model: onnx.ModelProto) -> int | None:
     shapes = {tensor.name: tuple(tensor.dims) for tensor in _constants(model)}
     if node.op_type in _WEIGHT:
         shape = shapes[node.input[_WEIGHT[node.op_type]]]
-        return shape[1] * _GROUPS.get(len(shape), 1)
+        return shape[1] * (BLOCK if len(shape) == 5 else prod(shape[3:]))
     if node.op_type in ("MatMul", "FusedMatMul", "Gemm", "DynamicQuantizeMatMul") and len(node.input) > 1:
         shape = shapes.get(node.input[1], ())
         transposed = any(item.name == "transB" and item.i for item in node.attribute)

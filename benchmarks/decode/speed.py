@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks.decode.cases import SOURCE_TOKENS, VOCABULARY, Case
 from benchmarks.decode.child import Child
-from benchmarks.decode.engines import limited
+from benchmarks.decode.engines import limited, peer_precision
 from benchmarks.decode.floor import FLOOR, Floor
 from xformc.format.interfaces import SEARCH
 from xformc.format.manifest import SearchOptions
@@ -102,7 +102,7 @@ class Contest:
         (engine / FLOOR).unlink()  # it is open, and must not count as a part of the engine's size
         self._peers = {name: Child("peer", variables) for name, variables in SETTINGS.items()}
         for child in self._peers.values():
-            child.ask(do="load", folder=str(peer), compute_type=precision, threads=threads)
+            child.ask(do="load", folder=str(peer), compute_type=peer_precision(precision), threads=threads)
 
     def close(self) -> None:
         """End the processes."""
