@@ -46,7 +46,7 @@ def pad(rows: Sequence[Sequence[int] | NDArray[np.int64]], fill: int = 0) -> NDA
     return array
 
 
-def random_ids(random: np.random.Generator, item: Input, count: int) -> NDArray[np.int64]:
+def random_ids(random: "np.random.Generator", item: Input, count: int) -> NDArray[np.int64]:
     """Return random tokens of an input that are not special, if its vocabulary has any."""
     special = item.special.ids
     ids = random.integers(min(len(special), item.pieces - 1), item.pieces, count) - len(special)

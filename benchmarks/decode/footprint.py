@@ -26,6 +26,7 @@ def engine(folder: str, target: Any, threads: int, beam: int, length: int, sourc
     from xformc.runtime.searching.search import search
     from xformc.runtime.whole import whole_session
 
+    import_module("onnxruntime")  # its memory is not the model's
     before, began = peak(), time.perf_counter()
     session = whole_session(Path(folder), SEARCH, threads=threads, target=target)
     loaded = time.perf_counter()

@@ -1,6 +1,5 @@
 """Streams of tokens: the text that a language model adds to a prompt, piece by piece as it is sampled."""
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -81,6 +80,8 @@ class TokenStream:
         return self
 
     async def __anext__(self) -> str:
+        import asyncio  # noqa: PLC0415 (who awaits has it)
+
         try:
             piece = await asyncio.to_thread(next, self, None)
         except asyncio.CancelledError:

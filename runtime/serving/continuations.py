@@ -1,6 +1,5 @@
 """A server of continuations: texts of any callers share one batch, which each joins and leaves at any token."""
 
-import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
@@ -69,6 +68,8 @@ class Reply(Awaited[Continuation, Text]):
 
     async def __aiter__(self) -> AsyncGenerator[str]:
         """As `__iter__`. Cancelling the task that waits for a piece cancels the text."""
+        import asyncio  # noqa: PLC0415 (who awaits has it)
+
         pieces = iter(self)
         try:
             while (piece := await asyncio.to_thread(next, pieces, None)) is not None:

@@ -1,4 +1,6 @@
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -16,6 +18,13 @@ from xformc.runtime import Engine, Hypothesis, SearchArguments, load
 from xformc.runtime.session import Session
 
 EMPTY = [Hypothesis("", 0.0, ())]
+
+
+def test_the_runtime_imports_nothing_large_that_few_need() -> None:
+    large = "{'asyncio', 'numpy.random', 'onnx', 'sentencepiece', 'ssl', 'torch'}"
+    code = f"import sys, xformc.runtime.engine; print({large} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
 
 
 def test_translate_keeps_the_order_whatever_the_batches(engine: Engine) -> None:
