@@ -201,6 +201,14 @@ class ConstKernelInfo {
     return value;
   }
 
+  // An input that is a constant of the model, else null.
+  ConstValue GetConstantInput(size_t index) const {
+    int constant = 0;
+    const OrtValue* value = nullptr;
+    ThrowOnError(GetApi().KernelInfoGetConstantInput_tensor(info_, index, &constant, &value));
+    return ConstValue(constant != 0 ? value : nullptr);
+  }
+
  private:
   const OrtKernelInfo* info_;
 };

@@ -13,6 +13,28 @@ Element element_of(Precision precision) {
   }
 }
 
+// The second axis of a weight in panels.
+int64_t steps_of(Precision precision, int64_t depth) {
+  switch (precision) {
+    case Precision::int8: return ceil_div(depth, 4);
+    case Precision::int4: return ceil_div(depth, GROUP);
+    case Precision::bfloat16_pairs:
+    case Precision::int16: return ceil_div(depth, 2);
+    default: return depth;
+  }
+}
+
+Shape shape_of(Precision precision, int64_t outputs, int64_t steps) {
+  const int64_t panels = ceil_div(outputs, PANEL);
+  switch (precision) {
+    case Precision::int8: return {panels, steps, PANEL, 4};
+    case Precision::int4: return {panels, steps, GROUP / 8, PANEL, 4};
+    case Precision::bfloat16_pairs:
+    case Precision::int16: return {panels, steps, PANEL, 2};
+    default: return {panels, steps, PANEL};
+  }
+}
+
 }  // namespace
 
 Precision precision_of(const std::string& name) {
@@ -45,16 +67,35 @@ int64_t panel_bytes(Precision precision, int64_t depth) {
 const char* bind_weight(const Ort::ConstValue& weight, Precision precision, int64_t outputs, int64_t depth) {
   require(static_cast<const OrtValue*>(weight) != nullptr, "a weight is missing");
   const auto info = weight.GetTensorTypeAndShapeInfo();
-  const int64_t panels = ceil_div(outputs, PANEL);
-  Shape shape{panels, depth, PANEL};
-  if (precision == Precision::int8) shape = {panels, ceil_div(depth, 4), PANEL, 4};
-  if (precision == Precision::int4) shape = {panels, ceil_div(depth, GROUP), GROUP / 8, PANEL, 4};
-  if (precision == Precision::int16 || precision == Precision::bfloat16_pairs) {
-    shape = {panels, ceil_div(depth, 2), PANEL, 2};
-  }
   require(info.GetElementType() == element_of(precision), "the weight's element type does not fit its precision");
-  require(info.GetShape() == shape, "the weight's panels do not fit the depth of x and the outputs");
+  require(info.GetShape() == shape_of(precision, outputs, steps_of(precision, depth)),
+          "the weight's panels do not fit the depth of x and the outputs");
   return static_cast<const char*>(weight.GetTensorRawData());
+}
+
+ConstantWeight::ConstantWeight(const Ort::ConstKernelInfo& info, size_t index, Precision precision, int64_t outputs)
+    : precision_(precision) {
+  const Ort::ConstValue weight = info.GetConstantInput(index);
+  if (static_cast<const OrtValue*>(weight) == nullptr) return;
+  const auto found = weight.GetTensorTypeAndShapeInfo();
+  const Shape shape = found.GetShape();
+  if (found.GetElementType() != element_of(precision) || shape.size() < 2) return;
+  if (shape != shape_of(precision, outputs, shape[1])) return;
+  steps_ = shape[1];
+  data_ = static_cast<const char*>(weight.GetTensorRawData());
+}
+
+const char* ConstantWeight::data(int64_t depth) const {
+  return steps_of(precision_, depth) == steps_ ? data_ : nullptr;
+}
+
+ConstantFloats::ConstantFloats(const Ort::ConstKernelInfo& info, size_t index) {
+  const Ort::ConstValue value = info.GetConstantInput(index);
+  if (static_cast<const OrtValue*>(value) == nullptr) return;
+  const auto found = value.GetTensorTypeAndShapeInfo();
+  if (found.GetElementType() != FLOAT) return;
+  count_ = static_cast<int64_t>(found.GetElementCount());
+  data_ = value.GetTensorData<float>();
 }
 
 }  // namespace xformc

@@ -25,9 +25,15 @@ Value choice(const std::map<std::string, Value>& choices, const std::string& nam
   return found->second;
 }
 
-// A weight of N outputs, and where they go.
-struct Part : Weight {
+// The outputs of a weight, and the weight if it is a constant.
+struct Part {
   Shape axes;
+  int64_t outputs;
+  ConstantWeight weight;
+};
+
+// A weight, and where its outputs go.
+struct Bound : Weight {
   float* y = nullptr;
 };
 
@@ -57,13 +63,14 @@ struct Project {
     size_t next = 0;
     for (const int64_t rank : ranks) {
       require(rank >= 0 && next + rank <= sizes.size(), "Project: ranks and sizes do not fit");
-      Part part;
-      part.axes.assign(sizes.begin() + next, sizes.begin() + next + rank);
-      part.outputs = product(part.axes, 0, part.axes.size());
-      require(part.outputs >= 1, "Project: a part has no outputs");
-      parts_.push_back(part);
+      const Shape axes(sizes.begin() + next, sizes.begin() + next + rank);
+      const int64_t outputs = product(axes, 0, axes.size());
+      require(outputs >= 1, "Project: a part has no outputs");
+      const size_t index = FIRST_PART + parts_.size() * inputs_of_part();
+      parts_.push_back({axes, outputs, ConstantWeight(info, index, precision_, outputs)});
       next += rank;
     }
+    for (size_t i = 0; i < FIRST_PART + parts_.size() * inputs_of_part(); ++i) constants_.emplace_back(info, i);
     require(next == sizes.size(), "Project: ranks and sizes do not fit");
     require(parts == 1 || norm_ == Norm::none, "Project: a normalization goes with one part only");
   }
@@ -75,10 +82,13 @@ struct Project {
   }
 
  private:
+  // The inputs that each part has: its weight, and perhaps a scale and a bias.
+  size_t inputs_of_part() const { return size_t{1} + has_scale(precision_) + bias_; }
+
   // One call: the rows and the parts with their memory.
   struct Call {
     Call(const Project& kernel_, Ort::KernelContext& context_)
-        : kernel(kernel_), context(context_), parts(kernel_.parts_), scaled(has_scale(kernel_.precision_)) {
+        : kernel(kernel_), context(context_), parts(kernel_.parts_.size()), scaled(has_scale(kernel_.precision_)) {
       const Ort::ConstValue input = context.GetInput(0);
       Shape shape = shape_of(input);
       require(static_cast<int64_t>(shape.size()) >= kernel.depth_, "Project: x has fewer axes than depth says");
@@ -101,19 +111,25 @@ struct Project {
 
     void bind_parts(const Shape& leading) {
       size_t next = FIRST_PART;
-      require(context.GetInputCount() == FIRST_PART + parts.size() * (1 + scaled + kernel.bias_),
+      require(context.GetInputCount() == FIRST_PART + parts.size() * kernel.inputs_of_part(),
               "Project: the number of inputs does not fit parts, precision and bias");
       require(context.GetOutputCount() == parts.size(), "Project: there must be one output for each part");
       for (size_t i = 0; i < parts.size(); ++i) {
-        Part& part = parts[i];
-        part.panels = bind_weight(context.GetInput(next++), kernel.precision_, part.outputs, depth);
+        const Part& given = kernel.parts_[i];
+        Bound& part = parts[i];
+        part.outputs = given.outputs;
+        part.panels = given.weight.data(depth);
+        if (part.panels == nullptr) {
+          part.panels = bind_weight(context.GetInput(next), kernel.precision_, part.outputs, depth);
+        }
+        ++next;
         const int64_t scales = scale_count(kernel.precision_, part.outputs, depth);
         if (scaled) part.scale = floats(next++, scales, "Project: scale needs one number for each output");
         require(!scaled || part.scale != nullptr, "Project: integers need a scale for each part");
         if (kernel.bias_) part.bias = floats(next++, part.outputs, "Project: bias needs one number for each output");
         require(!kernel.bias_ || part.bias != nullptr, "Project: a bias is missing");
         Shape shape = leading;
-        shape.insert(shape.end(), part.axes.begin(), part.axes.end());
+        shape.insert(shape.end(), given.axes.begin(), given.axes.end());
         auto output = context.GetOutput(i, shape);
         require(static_cast<OrtValue*>(output) != nullptr, "Project: no output may be left out");
         part.y = output.GetTensorMutableData<float>();
@@ -121,13 +137,14 @@ struct Project {
     }
 
     const float* floats(size_t index, int64_t count, const char* message) const {
-      return optional_input<float>(context, index, count, message);
+      const float* constant = kernel.constants_[index].data(count);
+      return constant != nullptr ? constant : optional_input<float>(context, index, count, message);
     }
 
     void run() {
       if (rows == 0) return;
       panels = 0;
-      for (const Part& part : parts) panels += ceil_div(part.outputs, PANEL);
+      for (const Bound& part : parts) panels += ceil_div(part.outputs, PANEL);
       const int64_t bytes = panels * panel_bytes(kernel.precision_, depth);
       const int64_t threads = machine_threads();
       if (bytes * std::max(rows, SHARE_ROWS) < FEW_BYTES) {
@@ -176,7 +193,7 @@ struct Project {
     // parts.
     void multiply(const PackedRows& packed, int64_t row, int64_t from, int64_t to, int64_t first, int64_t last) const {
       int64_t begin = 0;  // the first panel of a part
-      for (const Part& part : parts) {
+      for (const Bound& part : parts) {
         const int64_t end = begin + ceil_div(part.outputs, PANEL);
         for (int64_t p = std::max(begin, first); p < std::min(end, last); ++p) {
           const int64_t at = (row + packed.first(from)) * part.outputs + (p - begin) * PANEL;
@@ -204,7 +221,7 @@ struct Project {
 
     const Project& kernel;
     Ort::KernelContext& context;
-    std::vector<Part> parts;
+    std::vector<Bound> parts;
     const bool scaled;
     const float *x, *residual, *gain, *offset;
     int64_t rows, depth;  // depth: K
@@ -219,6 +236,7 @@ struct Project {
   Norm norm_;
   float epsilon_ = 0;
   std::vector<Part> parts_;
+  std::vector<ConstantFloats> constants_;  // by input
 };
 
 }  // namespace
