@@ -40,7 +40,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     everything = [line for line in read_text_file(given.source) if line.strip()]
-    lines = everything[:: max(1, len(everything) // given.lines)][: given.lines]
+    count = min(given.lines, len(everything))
+    lines = [everything[place * len(everything) // count] for place in range(count)]
     with tempfile.TemporaryDirectory() as folder:
         times = measure(given, lines, Path(folder))
     print(f"{f'{len(lines)} lines':36}{'median, ms':>12}{'99th percentile, ms':>22}")

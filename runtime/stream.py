@@ -16,13 +16,6 @@ WINDOW = 1024
 MAX_BATCH_TOKENS = 16_384
 """Default maximum tokens of a batch for tasks that generate text."""
 
-SHORT_TOKENS = 1024
-"""A batch of at most so many tokens, if there is no other, runs in the calling thread.
-
-A thread of its own could be stopped, but on a processor whose cores are busy with ONNX Runtime's threads it begins and
-ends milliseconds later, which is as long as a short text takes.
-"""
-
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
@@ -71,9 +64,8 @@ class Work(Generic[Item, Result]):
 def run_stream(items: Iterator[Item], work: Work[Item, Result], workers: int, batching: Batching) -> Generator[Result]:
     """Yield the result of each item, in order.
 
-    A free worker takes the next batch of the items read ahead; as results are yielded, more items are read. A short
-    batch that is the only one has no worker. An error from `items` or `run` is raised in place of the first result that
-    it affects. No thread outlives the call.
+    A free worker takes the next batch of the items read ahead; as results are yielded, more items are read. An error
+    from `items` or `run` is raised in place of the first result that it affects. No thread outlives the call.
     """
     pool = ThreadPoolExecutor(workers, thread_name_prefix="xformc")
     try:
@@ -141,19 +133,7 @@ class _Stream(Generic[Item, Result]):
             numbers = self._waiting.take(last=self._ended)
             logger.debug("batch of %d, from item %d", len(numbers), min(numbers) + 1)
             items = [self._read.pop(number) for number in numbers]
-            if not self._running and not len(self._waiting) and self._is_short(items):
-                self._run_here(numbers, items)
-            else:
-                self._running[self._pool.submit(self._work.run, items)] = numbers
-
-    def _is_short(self, items: Sequence[Item]) -> bool:
-        return len(items) * max(self._work.size(item) for item in items) <= SHORT_TOKENS
-
-    def _run_here(self, numbers: Sequence[int], items: list[Item]) -> None:
-        try:
-            self._done.update(zip(numbers, self._work.run(items), strict=True))
-        except Exception as error:
-            self._fail(numbers[0], error)
+            self._running[self._pool.submit(self._work.run, items)] = numbers
 
     def _collect(self) -> None:
         """Wait for a batch, and keep the results of all finished batches."""

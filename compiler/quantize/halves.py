@@ -34,19 +34,19 @@ MINUS_ZERO = 0x8000
 class Half(NumberFormat):
     """A 16-bit float format without a scale.
 
-    bits: the stored bits of its mantissa. everywhere: products round their inputs on CPUs, too.
+    bits: the stored bits of its mantissa. rounds_on_cpus: products round their inputs there, too.
     """
 
     element: ClassVar[Element]
     bits: ClassVar[int]
-    everywhere: ClassVar[bool] = False
+    rounds_on_cpus: ClassVar[bool] = False
     emulated = True
 
     def emit_product(self, onnx: OnnxEmitter, rows: str, weight: Weight, bias: Sequence[str]) -> str:
         """On CPUs sums in float32; otherwise operands and result in 16 bits, and the bias in float32."""
         (name,) = weight.tensors
         element = self.element
-        if not onnx.typed and not self.everywhere:
+        if not onnx.typed and not self.rounds_on_cpus:
             return onnx.op("Gemm", rows, _widened(onnx, name), *bias, transB=1)
         narrow = onnx.once(f"{element} {rows}", lambda: onnx.op("Cast", rows, to=element))
         if not onnx.typed:
@@ -65,8 +65,8 @@ class Half(NumberFormat):
         return onnx.op("Cast", onnx.op("Gather", name, ids, axis=0), to=Element.FLOAT)
 
     def rounds(self, traits: Traits) -> bool:
-        """True for targets with 16-bit matrix products."""
-        return traits.typed or self.everywhere
+        """True on GPUs, and for bfloat16 everywhere."""
+        return traits.typed or self.rounds_on_cpus
 
     def linear_map(self, torch: ModuleType, input_scale: float | None, traits: Traits) -> LinearMap:
         """Operands, and on GPUs the product, are rounded to 16 bits; sums and bias are in float32."""
@@ -121,9 +121,11 @@ def pair_panels(halves: NDArray[np.uint16]) -> NDArray[np.uint16]:
 
 def from_pair_panels(stored: NDArray[np.uint16], count: int) -> NDArray[np.uint16] | None:
     """The inverse of `pair_panels`, for a matrix of `count` numbers: bfloat16 [new, width], or None if none fits."""
+    if not stored.size:
+        return None
     rows = stored.transpose(0, 2, 1, 3).reshape(stored.shape[0] * PANEL, -1)
-    width = rows.shape[1] - int(rows.shape[1] > 0 and (rows[:, -1] == MINUS_ZERO).all())
-    new = count // width if width and count % width == 0 else 0
+    width = rows.shape[1] - int((rows[:, -1] == MINUS_ZERO).all())
+    new = count // width if count % width == 0 else 0
     return rows[:new, :width] if new and -(-new // PANEL) == stored.shape[0] else None
 
 
@@ -162,7 +164,7 @@ class BFloat16(Half):
     """The upper half of a float32."""
 
     precision, kernel = "bfloat16", "bfloat16_pairs"
-    element, bits, everywhere, coarse = Element.BFLOAT16, 7, True, True
+    element, bits, rounds_on_cpus, coarse = Element.BFLOAT16, 7, True, True
     layouts: ClassVar[Layouts] = {
         "rows": row_layout(Element.BFLOAT16, to_bfloat16, from_bfloat16),
         "panels": Layout(PANELS, Element.UINT16, _store_pairs, _read_pairs),

@@ -58,5 +58,6 @@ def caches_fit(tree: Tree, task: str, written: str | None) -> list[Problem]:
 
 
 _OF_WEIGHTS = (
-    "without it they are float16 where products of integers make them, else float32; a weight called caches is caches/*"
+    "without it they are float16 where products of integers or bfloat16 make them, else float32; a weight called "
+    "caches is caches/*"
 )

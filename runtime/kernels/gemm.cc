@@ -40,7 +40,34 @@ bool has_dot_product(unsigned feature) {
   return (features & feature) != 0;
 }
 
+[[maybe_unused]] Routines with_dense(const char* instructions, const DenseRoutines& dense) {
+  Routines routines = AVX512;
+  routines.instructions = instructions;
+  routines.dense_rows = dense.rows;
+  routines.chunk = dense.chunk;
+  routines.pair_size = dense.pair_size;
+  routines.pack_pairs = dense.pack_pairs;
+  routines.pair_tile = dense.pair_tile;
+  if (dense.pack_int8 != nullptr) routines.pack_int8 = dense.pack_int8;
+  if (dense.int8_tile != nullptr) routines.int8_tile = dense.int8_tile;
+  return routines;
+}
+
 }  // namespace
+
+#if defined(XFORMC_AVX512BF16)
+const Routines& avx512bf16() {
+  static const Routines routines = with_dense("AVX-512, VNNI, BF16", AVX512BF16);
+  return routines;
+}
+#endif
+
+#if defined(XFORMC_AMX)
+const Routines& amx() {
+  static const Routines routines = with_dense("AVX-512, VNNI, BF16, AMX", AMX);
+  return routines;
+}
+#endif
 #endif
 
 const Routines& routines() {
@@ -55,10 +82,10 @@ const Routines& routines() {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vnni");
 #if defined(XFORMC_AMX)
-  if (avx512 && has_dot_product(AVX512_BF16) && (name.empty() || name == "amx") && may_use_tiles()) return AMX;
+  if (avx512 && has_dot_product(AVX512_BF16) && (name.empty() || name == "amx") && may_use_tiles()) return amx();
 #endif
 #if defined(XFORMC_AVX512BF16)
-  if (avx512 && has_dot_product(AVX512_BF16) && (name.empty() || name == "avx512bf16")) return AVX512BF16;
+  if (avx512 && has_dot_product(AVX512_BF16) && (name.empty() || name == "avx512bf16")) return avx512bf16();
 #endif
   if (avx512 && (name.empty() || name == "avx512")) return AVX512;
 #if defined(XFORMC_AVXVNNI)

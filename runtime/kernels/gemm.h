@@ -92,9 +92,21 @@ extern const Routines PORTABLE;
 #if defined(__x86_64__)
 extern const Routines AVX2;
 extern const Routines AVX512;
-extern const Routines AVX512BF16;  // if XFORMC_AVX512BF16 is defined, and so on: older compilers lack it
-extern const Routines AMX;
-extern const Routines AVXVNNI;
+extern const Routines AVXVNNI;  // if XFORMC_AVXVNNI is defined, and so on: older compilers lack it
+
+// What replaces routines of AVX512 for bytes, unless it is null, and for pairs. A file that is compiled for some machines
+// must not run code when the library is loaded on another one, so gemm.cc puts them together.
+struct DenseRoutines {
+  int rows, chunk, pair_size;
+  decltype(Routines::pack_int8) pack_int8;
+  decltype(Routines::pack_pairs) pack_pairs;
+  decltype(Routines::int8_tile) int8_tile;
+  decltype(Routines::pair_tile) pair_tile;
+};
+
+extern const DenseRoutines AVX512BF16, AMX;
+const Routines& avx512bf16();
+const Routines& amx();
 
 // Whether the processor has AMX's tiles of bytes, the system keeps them, and this process may use them.
 bool may_use_tiles();

@@ -147,22 +147,10 @@ void multiply_rows_of_pairs(const Tile& tile, int rows) {
   });
 }
 
-Routines with_tiles() {
-  Routines routines = AVX512;
-  routines.instructions = "AVX-512, VNNI, BF16, AMX";
-  routines.dense_rows = ROWS;
-  routines.chunk = SIDE;
-  routines.pair_size = 4;
-  routines.pack_int8 = pack_bytes_of_rows;
-  routines.pack_pairs = pack_pairs_of_rows;
-  routines.int8_tile = multiply_rows_of_bytes;
-  routines.pair_tile = multiply_rows_of_pairs;
-  return routines;
-}
-
 }  // namespace
 
-const Routines AMX = with_tiles();
+const DenseRoutines AMX = {
+    ROWS, SIDE, 4, pack_bytes_of_rows, pack_pairs_of_rows, multiply_rows_of_bytes, multiply_rows_of_pairs};
 
 bool may_use_tiles() {
   static const bool may = permit_tiles();

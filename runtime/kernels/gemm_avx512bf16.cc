@@ -55,18 +55,9 @@ void multiply_rows(const Tile& tile, int rows) {
   with_count(rows, [&](auto count) { multiply_rows_of<decltype(count)::value>(tile); });
 }
 
-Routines with_pairs() {
-  Routines routines = AVX512;
-  routines.instructions = "AVX-512, VNNI, BF16";
-  routines.pair_size = PAIR;
-  routines.pack_pairs = pack_rows;
-  routines.pair_tile = multiply_rows;
-  return routines;
-}
-
 }  // namespace
 
-const Routines AVX512BF16 = with_pairs();
+const DenseRoutines AVX512BF16 = {Vector::rows, 1, PAIR, nullptr, pack_rows, nullptr, multiply_rows};
 
 }  // namespace xformc
 #endif

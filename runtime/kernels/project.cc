@@ -161,7 +161,9 @@ struct Project {
 
     // Of packed rows, about.
     int64_t bytes_of_number() const {
-      return scaled ? 1 : kernel.precision_ == Precision::bfloat16_pairs ? sizeof(uint16_t) : sizeof(float);
+      return scaled                                           ? 1
+             : kernel.precision_ == Precision::bfloat16_pairs ? kernel.routines_.pair_size / 2
+                                                              : sizeof(float);
     }
 
     // All outputs of the rows first .. last - 1, by the calling thread.

@@ -11,8 +11,8 @@ from tests.runtime.small_engines import SmallEngines
 _BETWEEN = ["neon"] if platform.machine() == "aarch64" else ["avx2"]
 """The kinds of vectors between those of every machine and the best: other machines have none of these."""
 
-if Path("/proc/cpuinfo").exists() and "amx_int8" in Path("/proc/cpuinfo").read_text():
-    _BETWEEN.append("avx512")
+_FEATURES = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+_BETWEEN += [kind for kind, better in (("avx512", "avx512_bf16"), ("avx512bf16", "amx_bf16")) if better in _FEATURES]
 
 
 @pytest.fixture(params=["portable", *_BETWEEN, "best"])

@@ -285,6 +285,34 @@ def test_rows_are_the_same_to_the_bit_in_every_batch(precision: str, norm: str, 
         assert (project(replace(problem, inputs=inputs))[0] == whole[chosen]).all(), rows
 
 
+def with_constants(problem: Problem) -> Array:
+    """Project, whose weights and all else but x are constants of the model."""
+    constants = {f"c{i}": value for i, value in enumerate(problem.inputs[1:]) if value is not None}
+    names = ["" if value is None else f"c{i}" for i, value in enumerate(problem.inputs[1:])]
+    one = node("Project", ["x", *names], ["y"], **problem.attributes)
+    session = cast(Any, kernel_session([one], {"x": np.float32}, {"y": np.float32}, constants))
+    return session.run(None, {"x": problem.inputs[0]})[0]
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("depth", [7, 64])
+def test_constants_give_what_other_inputs_give(precision: str, depth: int) -> None:
+    problem = make(Case(9, depth, ((40,),), precision, bias=True, residual=True, norm="layer"))
+    assert (with_constants(problem) == project(problem)[0]).all()
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_constants_that_do_not_fit_are_refused(precision: str) -> None:
+    problem = make(Case(9, 64, ((40,),), precision, bias=True))
+    weight = cast(Array, problem.inputs[4])
+    for wrong in (weight[:1], weight[:, :-1], weight[..., :1], weight.astype(np.float64)):
+        inputs = [*problem.inputs[:4], wrong, *problem.inputs[5:]]
+        with pytest.raises(Exception, match=r"the weight's (panels|element type)"):
+            with_constants(replace(problem, inputs=inputs))
+    with pytest.raises(Exception, match="bias needs one number for each output"):
+        with_constants(replace(problem, inputs=[*problem.inputs[:-1], np.zeros(39, np.float32)]))
+
+
 @pytest.mark.parametrize("precision", ["float32", "int8"])
 def test_one_session_serves_several_callers_at_once(precision: str) -> None:
     case = Case(40, 300, ((100,),), precision, norm="layer")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -231,6 +232,16 @@ def test_a_library_that_cannot_run_here_is_refused(tmp_path: Path) -> None:
     other = fake_library(tmp_path / "other.so", f"{__version__} {sources_hash()}", "error: no fingers")
     with pytest.raises(UserError, match="the kernels cannot run: no fingers"):
         open_library(other)
+
+
+def test_loading_runs_no_code_that_is_compiled_for_some_machines() -> None:
+    """Such code at load would end the process on the others before anything is chosen."""
+    if shutil.which("nm") is None:
+        pytest.skip("there is no nm")
+    names = subprocess.run(["nm", str(kernel_library())], capture_output=True, text=True, check=True).stdout
+    if "_GLOBAL__sub_I_" not in names:
+        pytest.skip("the library has no names, or another compiler's")
+    assert re.findall(r"_GLOBAL__sub_I_(?:gemm|attend)_\w+", names) == []
 
 
 def test_the_instructions_are_those_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

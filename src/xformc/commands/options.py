@@ -41,7 +41,7 @@ TargetName = Annotated[TargetWord, Option("--target", help=TARGET_HELP, metavar=
 PRECISION_HELP = """Number format of the weights, unless the spec sets it: float32 (fp32), float16 (fp16), bfloat16
 (bf16), int8, int4 or float8 (fp8).  [default: float32]"""
 CACHES_HELP = """How target native keeps the keys and values that a step reads. int8: half the memory of float16. auto:
-float16 with int8 or int4 weights, else float32.  [default: the spec's, or auto]"""
+float16 with bfloat16, int8 or int4 weights, else float32.  [default: the spec's, or auto]"""
 CachesName = Annotated[Caches | None, Option("--caches", help=CACHES_HELP, metavar="FORMAT")]
 PrecisionName = Annotated[PrecisionWord | None, Option("--precision", help=PRECISION_HELP, metavar="FORMAT")]
 

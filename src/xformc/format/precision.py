@@ -13,7 +13,7 @@ PrecisionWord = Literal["float32", "float16", "bfloat16", "int8", "int4", "float
 Caches = Literal["auto", "int8"]
 """How an engine stores the keys and values that a step reads.
 
-auto: in float16 where products of integers made them, else in float32.
+auto: in float16 where products of integers or of bfloat16 made them, else in float32.
 """
 
 _SHORT: Mapping[str, Precision] = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "float8"}

@@ -64,11 +64,14 @@ def test_native_routines_are_the_portable_ones(programs: Path) -> None:
     if "avx512_vnni" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("this machine has no AVX-512 with VNNI")
     _run(["cmake", "--build", str(programs), "--target", "routines", "--parallel", "2"])
-    _run([str(programs / "routines")])
+    said = _run([str(programs / "routines")], XFORMC_KERNELS_ISA="")
+    if "NOT TESTED" in said:
+        pytest.skip(said)
 
 
-def _run(command: list[str], **environment: str) -> None:
+def _run(command: list[str], **environment: str) -> str:
     done = subprocess.run(
         command, env={**os.environ, **environment}, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout[-2000:]}{done.stderr[-6000:]}"
+    return done.stdout
