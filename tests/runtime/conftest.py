@@ -8,14 +8,16 @@ import pytest
 
 from tests.runtime.small_engines import SmallEngines
 
+_FEATURES = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+
 _BETWEEN = ["neon"] if platform.machine() == "aarch64" else ["avx2"]
 """The kinds of vectors between those of every machine and the best: other machines have none of these."""
 
-_FEATURES = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
-_BETWEEN += [kind for kind, better in (("avx512", "avx512_bf16"), ("avx512bf16", "amx_bf16")) if better in _FEATURES]
+_LESS = [kind for kind, better in (("avx512", "avx512_bf16"), ("avx512bf16", "amx_bf16")) if better in _FEATURES]
+"""Those that this machine has beside its best ones."""
 
 
-@pytest.fixture(params=["portable", *_BETWEEN, "best"])
+@pytest.fixture(params=["portable", *_BETWEEN, *_LESS, "best"])
 def isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each kind of vectors that the kernels know; a test on one that this machine lacks is skipped."""
     name = cast(str, request.param)
