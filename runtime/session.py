@@ -180,6 +180,8 @@ def open_model(
     options.inter_op_num_threads = 1
     options.log_severity_level = _FATAL_ONLY
     options.enable_mem_pattern = False  # the shapes of a step occur once: planning memory costs more than it saves
+    # Threads that spin on after a call would keep the caller's from waking up for milliseconds.
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.disable_quant_qdq", "1")  # matrix products must use dequantized values
     if TRAITS[target].kernels:
         options.register_custom_ops_library(str(library_for(str(path)).path))
