@@ -13,17 +13,6 @@ Element element_of(Precision precision) {
   }
 }
 
-// The second axis of a weight in panels.
-int64_t steps_of(Precision precision, int64_t depth) {
-  switch (precision) {
-    case Precision::int8: return ceil_div(depth, 4);
-    case Precision::int4: return ceil_div(depth, GROUP);
-    case Precision::bfloat16_pairs:
-    case Precision::int16: return ceil_div(depth, 2);
-    default: return depth;
-  }
-}
-
 Shape shape_of(Precision precision, int64_t outputs, int64_t steps) {
   const int64_t panels = ceil_div(outputs, PANEL);
   switch (precision) {
@@ -53,14 +42,23 @@ int64_t scale_count(Precision precision, int64_t outputs, int64_t depth) {
   return precision == Precision::int4 ? times(times(ceil_div(outputs, PANEL), PANEL), ceil_div(depth, GROUP)) : outputs;
 }
 
-int64_t panel_bytes(Precision precision, int64_t depth) {
+int64_t steps_of(Precision precision, int64_t depth) {
   switch (precision) {
-    case Precision::float32: return depth * PANEL * 4;
-    case Precision::int8: return ceil_div(depth, 4) * PANEL * 4;
-    case Precision::int4: return ceil_div(depth, GROUP) * PANEL * GROUP / 2;
+    case Precision::int8: return ceil_div(depth, 4);
+    case Precision::int4: return ceil_div(depth, GROUP);
     case Precision::bfloat16_pairs:
-    case Precision::int16: return ceil_div(depth, 2) * PANEL * 4;
-    default: return depth * PANEL * 2;
+    case Precision::int16: return ceil_div(depth, 2);
+    default: return depth;
+  }
+}
+
+int64_t panel_bytes(Precision precision, int64_t depth) {
+  const int64_t places = steps_of(precision, depth) * PANEL;
+  switch (precision) {
+    case Precision::int4: return places * GROUP / 2;
+    case Precision::float16:
+    case Precision::bfloat16: return places * 2;
+    default: return places * 4;
   }
 }
 

@@ -17,6 +17,9 @@ Precision precision_of(const std::string& name);
 bool has_scale(Precision precision);
 int64_t scale_count(Precision precision, int64_t outputs, int64_t depth);
 
+// The second axis of weights in panels that take `depth` numbers each.
+int64_t steps_of(Precision precision, int64_t depth);
+
 // The bytes of a panel of weights that take `depth` numbers each.
 int64_t panel_bytes(Precision precision, int64_t depth);
 

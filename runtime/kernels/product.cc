@@ -11,12 +11,6 @@ constexpr int64_t NARROW_BLOCKS = 2;       // for more blocks of rows 16-bit and
 
 bool dense(Precision precision) { return precision == Precision::int8 || precision == Precision::bfloat16_pairs; }
 
-// How many numbers of a row are in each of its steps.
-int64_t in_step(Precision precision) {
-  if (has_scale(precision)) return 4;
-  return precision == Precision::int16 || precision == Precision::bfloat16_pairs ? 2 : 1;
-}
-
 }  // namespace
 
 PackedRows::PackedRows(const Routines& routines, Precision precision, int64_t rows, int64_t depth)
@@ -25,7 +19,7 @@ PackedRows::PackedRows(const Routines& routines, Precision precision, int64_t ro
       panel_bytes_(xformc::panel_bytes(precision, depth)) {
   static thread_local Buffer values, scales, offsets;
   groups_ = precision == Precision::int4 ? ceil_div(depth, GROUP) : 1;
-  steps_ = precision == Precision::int4 ? groups_ * GROUP / 4 : ceil_div(depth, in_step(precision));
+  steps_ = precision == Precision::int4 ? groups_ * GROUP / 4 : steps_of(precision, depth);
   row_bytes_ = steps_ * 4;
   if (dense(precision)) {
     const int64_t whole = ceil_div(steps_, routines.chunk) * routines.chunk;
