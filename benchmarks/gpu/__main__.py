@@ -20,6 +20,8 @@ from benchmarks.gpu.report import Report, make_parser, parse, preload
 from xformc.compiler.spec import Spec
 
 GIB, MIB = 2**30, 2**20
+PARTS = ("decoding", "training", "plans", "compiled")
+"""Decoding beside peers, training, decoding by TensorRT's plans, and by Hugging Face's compiled model."""
 
 
 def main() -> None:
@@ -29,18 +31,21 @@ def main() -> None:
     preload("torch._dynamo", "torch._inductor.compile_fx", "transformers.models.marian.modeling_marian", "ctranslate2")
     report = Report(arguments.out / "bench-gpu.json", "bench-gpu", begin + arguments.seconds, device)
     found = report.row({"limits": str(device)}, lambda: device_limits(device, quick=arguments.quick))
-    plan = decoding.QUICK if arguments.quick else decoding.FULL
+    plan = (decoding.QUICK if arguments.quick else decoding.FULL).of(arguments.models)
 
     def setting(text: str) -> Setting:
         return Setting(text, device, arguments.numbers)
 
     bandwidth = found.get("copied_bytes_per_second")
-    decoding.measure(report, plan, setting, {**decoding.CUDA, **decoding.PEERS}, bandwidth)
+    if "decoding" in arguments.parts:
+        decoding.measure(report, plan, setting, {**decoding.CUDA, **decoding.PEERS}, bandwidth)
     peak = limits.peak(device) or found.get("bfloat16_products_per_second") or float("nan")
     train, spec_of = (training.QUICK, written) if arguments.quick else (training.FULL, training.shipped)
-    training.measure(report, train, device, spec_of, peak, compiled=arguments.compile)
-    decoding.measure(report, plan, setting, decoding.TENSORRT, bandwidth)  # last, because plans take long to build
-    if arguments.compile:
+    if "training" in arguments.parts:
+        training.measure(report, train.of(arguments.models), device, spec_of, peak, compiled=arguments.compile)
+    if "plans" in arguments.parts:
+        decoding.measure(report, plan, setting, decoding.TENSORRT, bandwidth)  # last, because plans take long to build
+    if "compiled" in arguments.parts and arguments.compile:
         decoding.measure_compiled(report, plan, setting)
     print(f"{report.path}: {len(report.rows)} rows, {sum('reason' in row for row in report.rows)} not measured")
 
@@ -66,6 +71,8 @@ def arguments_of_command() -> argparse.Namespace:
     parser.add_argument(
         "--numbers", choices=("float32", "float16", "bfloat16"), help="precision; default: float16, on a CPU float32"
     )
+    parser.add_argument("--models", nargs="+", choices=("base", "big"), help="those to measure; default: both")
+    parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS, help="of the benchmark; default: all")
     arguments = parse(parser, "--device cpu --quick")
     arguments.numbers = arguments.numbers or ("float16" if arguments.device == "cuda" else "float32")
     return arguments

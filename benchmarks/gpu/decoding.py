@@ -3,9 +3,9 @@
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,13 @@ class Plan:
     compiled: tuple[tuple[str, int, int], ...]
     seconds: float
     rounds: int
+
+    def of(self, models: Sequence[str] | None) -> "Plan":
+        """Return the plan of these models alone; None stands for all."""
+        if models is None:
+            return self
+        chosen = {name: text for name, text in self.models.items() if name in models}
+        return replace(self, models=chosen, compiled=tuple(case for case in self.compiled if case[0] in models))
 
 
 FULL = Plan(

@@ -3,8 +3,8 @@
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -37,6 +37,11 @@ class Plan:
     sentences: int | None
     seconds: float
     warm_up: int
+
+    def of(self, models: Sequence[str] | None) -> "Plan":
+        """Return the plan of these models alone; None stands for all."""
+        chosen = {name: spec for name, spec in self.models.items() if models is None or name in models}
+        return replace(self, models=chosen)
 
 
 FULL = Plan({name: f"transformer_{name}" for name in ("base", "big")}, None, 6.0, 3)

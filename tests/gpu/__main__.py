@@ -20,6 +20,7 @@ import torch
 
 from benchmarks.gpu.report import Report, make_parser, parse, preload
 from tests.gpu import certificates, modules
+from tests.gpu.certificates import TARGETS
 from tests.small_specs import names
 from tests.tiny_run import SPEC, write_corpus
 from xformc.compiler.spec import load_spec
@@ -39,7 +40,7 @@ def main() -> None:
     report.row({"xformc train": str(device)}, lambda: trained(device), most=60.0)
     modules.measure(report, arguments.specs)
     compiling, report.deadline = report.deadline, time.monotonic() + FOR_CERTIFICATES * report.left
-    certificates.measure(report, arguments.specs, arguments.precisions, arguments.processes)
+    certificates.measure(report, arguments.specs, arguments.targets, arguments.precisions, arguments.processes)
     report.deadline = compiling
     if arguments.compile:
         modules.measure_compiled(report, arguments.specs)
@@ -65,6 +66,7 @@ def arguments_of_command() -> argparse.Namespace:
     """The command line."""
     parser = make_parser(__doc__)
     parser.add_argument("--specs", nargs="+", default=names(), help="of the shipped ones; all if left out")
+    parser.add_argument("--targets", nargs="+", default=TARGETS, choices=TARGETS, help="of the engines")
     every = tuple(certificates.PRECISIONS)
     parser.add_argument("--precisions", nargs="+", default=every, choices=every, help="of the engines")
     cores = len(os.sched_getaffinity(0))

@@ -56,7 +56,9 @@ class OnDevice(Subject):
         return Written(self.program, self.engine, self.plans).session("cuda")
 
 
-def measure(report: Report, specs: Sequence[str], precisions: Sequence[str], processes: int) -> None:
+def measure(
+    report: Report, specs: Sequence[str], targets: Sequence[Target], precisions: Sequence[str], processes: int
+) -> None:
     """Add a row for each spec, target and precision, the spec changing fastest, from several processes at once.
 
     Most of a certificate is the reference search on the processor; the GPU is shared.
@@ -64,7 +66,7 @@ def measure(report: Report, specs: Sequence[str], precisions: Sequence[str], pro
     cases: list[tuple[str, Target, str]] = [
         (name, target, precision)
         for precision in precisions
-        for target in TARGETS
+        for target in targets
         if TRAITS[target].calibrated or not PRECISIONS[precision][1]
         for name in specs
     ]
