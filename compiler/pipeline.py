@@ -18,12 +18,14 @@ from xformc.compiler.ops.attention_weights import attentions_between
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.training import TRAINING_ONLY
 from xformc.compiler.passes.alignment import alignment_graph, chosen_attention
+from xformc.compiler.passes.beam_keys import with_lineage
 from xformc.compiler.passes.coverage import COVERAGE, with_coverage
 from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.linear_attention import fuse_linear_attention
 from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
+from xformc.compiler.passes.narrow import narrow_attention
 from xformc.compiler.passes.rows import by_row, grows, slots_hide, with_rows
 from xformc.compiler.passes.scan import scan
 from xformc.compiler.passes.share import share
@@ -300,6 +302,16 @@ def _derive(program: Program) -> Program:
     return replace(program, steps=replace(steps, vocabularies=vocabularies_of(program.inputs, time)))
 
 
+def _widen(program: Program) -> Program:
+    """Fixed caches stay where they are, unless something reads them that a mask of each hypothesis does not fit."""
+    if program.traits.fixed:
+        try:
+            return replace(program, steps=with_lineage(program.decoder))
+        except RuleError as error:
+            logger.debug("caches move with their hypotheses: %s", error)
+    return replace(program, steps=with_beam(program.decoder))
+
+
 def _cover(program: Program) -> Program:
     pad = program.inputs[SOURCE].special.absent
     covered = with_coverage(program.graph, str(program.covering), TARGET, SOURCE, pad)
@@ -379,10 +391,18 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "beam",
         "Add the axis beam to the token, the states and all values that depend on them.",
-        lambda p: replace(p, steps=with_beam(p.decoder)),
+        _widen,
         requires=("decoder",),
         ensures=("beam",),
         applies=_searches,
+    ),
+    Pass(
+        "narrow",
+        "Store keys and values in float16 that rounded matrix products have made.",
+        lambda p: replace(p, steps=narrow_attention(p.decoder, p.precision_of, p.traits)),
+        requires=("decoder",),
+        ensures=("decoder",),
+        applies=lambda p: p.traits.typed and p.steps is not None,
     ),
     Pass(
         "tabulate",

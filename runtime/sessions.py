@@ -128,7 +128,7 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
     if name == "cuda":
         require_onnx_cuda(place)
     if shapes is not None:
-        return shared(DrivenSearch(OnnxDevice(directory, name, threads), shapes))
+        return shared(DrivenSearch(OnnxDevice(directory, name, threads, in_place=TRAITS[target].in_place), shapes))
 
     def open_stateful(file: str, workers: int) -> Session:
         path = directory / file

@@ -90,11 +90,12 @@ class OnnxEmitter(Protocol):
 
     fused: use ONNX Runtime's own operators. typed: compute matrix products in the number format of their weights.
     emulated: compute such products in float32 from quantized operands and quantize the result, for number formats
-    without operators.
+    without operators. scatters: write single positions, so that a runtime can do it in place.
     """
 
     fused: bool
     typed: bool
+    scatters: bool
     emulated: bool
 
     def op(self, kind: str, *inputs: Operand, domain: str = "", **attributes: Any) -> str:

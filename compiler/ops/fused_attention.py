@@ -25,6 +25,8 @@ from xformc.compiler.graph.rules import (
 from xformc.compiler.ops.layout import aligner, emit_aligned
 from xformc.compiler.ops.masks import MASKED, NEVER, emit_visible, reached, visible
 
+_FLOAT, _FLOAT16 = 1, 10  # ONNX's numbers of types
+
 
 @dataclass(frozen=True)
 class Attention(Op):
@@ -37,6 +39,9 @@ class Attention(Op):
     product. `causal`: a query sees the keys up to its own position. `window`: it sees only keys that are less than
     `window` positions away. `dropout` applies to the weights. A `cap` other than 0 bounds the scores before biases and
     masks: `cap * tanh(scale * q . k)` (Gemma Team 2024, section 2).
+
+    Keys or values in float16 are multiplied in 16 bits, and so are queries or weights; softmax, biases and the result
+    are float32.
     """
 
     kind: ClassVar[str] = "attention"
@@ -183,7 +188,7 @@ def _attention_torch(op: Attention, node: Node, torch: TorchNamespace) -> Callab
         return torch.torch.matmul(torch.dropout(weights, dropped, torch.training), value)
 
     def apply(query: Any, key: Any, value: Any, *given: Any) -> Any:
-        query, key, value = order[0](query), order[1](key), order[2](value)
+        query, key, value = order[0](query), order[1](key).to(query.dtype), order[2](value).to(query.dtype)
         shape = query.shape[batch : batch + rows]
         mask = mask_of(query, key, given)
         if plan.folded:
@@ -210,7 +215,8 @@ def _attention_onnx(op: Attention, node: Node, onnx: OnnxEmitter, inputs: tuple[
     singles = [(axis,) for axis in axes[:batch]]
     if plan.folded:
         query = onnx.op("Reshape", query, onnx.merged(*singles, axes[batch:-1], plan.query.axes[-1:]))
-    scores = _scores(onnx, query, key, op.scale, batch + 2)
+    narrow = [item.type.dtype == "float16" for item in node.inputs[1:3]]
+    scores = _scores(onnx, query, key, op.scale, batch + 2, narrow=narrow[0])
     if op.cap:
         scores = onnx.op("Mul", onnx.op("Tanh", scores), op.cap)
     added = _added(op, node, onnx, inputs[3:], plan)
@@ -222,7 +228,8 @@ def _attention_onnx(op: Attention, node: Node, onnx: OnnxEmitter, inputs: tuple[
     else:
         for name in added:
             scores = onnx.op("Add", scores, name)
-    product = onnx.op("MatMul", onnx.op("Softmax", scores, axis=-1), value)
+    weights = onnx.op("Softmax", scores, axis=-1)
+    product = (_narrow_product if narrow[1] else _product)(onnx, weights, value)
     if plan.folded:
         product = onnx.op("Reshape", product, onnx.shape(plan.product.axes))
     return (emit_aligned(onnx, product, plan.product, plan.result),)
@@ -252,12 +259,27 @@ def _added(op: Attention, node: Node, onnx: OnnxEmitter, extras: tuple[str, ...]
     return added
 
 
-def _scores(onnx: OnnxEmitter, query: str, key: str, scale: float, rank: int) -> str:
+def _scores(onnx: OnnxEmitter, query: str, key: str, scale: float, rank: int, *, narrow: bool) -> str:
     if onnx.fused:
         return onnx.op("FusedMatMul", query, key, domain="com.microsoft", transB=1, alpha=scale)
     scaled = query if scale == 1 else onnx.op("Mul", query, scale)
     order = [*range(rank - 2), rank - 1, rank - 2]
-    return onnx.op("MatMul", scaled, onnx.op("Transpose", key, perm=order))
+    return (_narrow_product if narrow else _product)(onnx, scaled, onnx.op("Transpose", key, perm=order))
+
+
+def _product(onnx: OnnxEmitter, first: str, second: str) -> str:
+    return onnx.op("MatMul", first, second)
+
+
+def _narrow_product(onnx: OnnxEmitter, first: str, second: str) -> str:
+    """Write a product of float32 by float16 in 16 bits, or, for a CPU, with operands and a result that are rounded."""
+    small = onnx.op("Cast", first, to=_FLOAT16)
+    if onnx.emulated:
+        wide = (onnx.op("Cast", name, to=_FLOAT) for name in (small, second))
+        product = onnx.op("Cast", onnx.op("MatMul", *wide), to=_FLOAT16)
+    else:
+        product = onnx.op("MatMul", small, second)
+    return onnx.op("Cast", product, to=_FLOAT)
 
 
 def _masked(onnx: OnnxEmitter, mask: str, found: Type, scores: Type, hidden: float) -> str:

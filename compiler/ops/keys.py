@@ -59,13 +59,27 @@ class Append(Op):
 class Write(Op):
     """Write `new` into a fixed cache, at the current position along its axis `room`.
 
-    Inputs: the cache; the new value (its axis `new` has size 1); the positions of the entries, int64 [room]; the
-    current position, int64, or that of each row, int64 [batch].
+    Inputs: the cache; the new value, with the axis `new` of size 1 instead, in any order; the positions of the entries,
+    int64 [room]; the current position, int64, or that of each row, int64 [batch].
     """
 
     kind: ClassVar[str] = "write"
     new: str
     room: str
+
+
+@dataclass(frozen=True)
+class BeamKeys(Op):
+    """The axes `beam` and `room` of a cache, which are neighbours, as one axis `keys`: each hypothesis may see the
+    entries of all. A value without the axis beam is the same for all hypotheses.
+
+    Inputs: the value; the beam indices 0, 1, .., int64 [beam].
+    """
+
+    kind: ClassVar[str] = "beam_keys"
+    beam: str
+    room: str
+    keys: str
 
 
 @dataclass(frozen=True)
@@ -173,12 +187,17 @@ def _append_onnx(op: Append, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
 @types.rule(Write)
 def _write_types(op: Write, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     cache, new, places, position = inputs
-    renamed = tuple(op.new if name == op.room else name for name in cache.names)
-    require(renamed == new.names, f"the cache {cache} and the new position {new} must have the same order of axes")
+    fits = set(new.axes) == set(_entry(op, cache).axes) and len(new.axes) == len(cache.axes)
+    require(fits, f"the new position {new} must have the axes of the cache {cache}")
     require(places == Type("int64", (cache.axis(op.room),)), f"{places} must be the positions of the cache {cache}")
     fits = position.dtype == "int64" and position.names in ((), ("batch",)) and set(position.names) <= set(cache.names)
     require(fits, f"the position must be an int64 scalar, or int64 of each row of {cache}, found {position}")
     return (cache,)
+
+
+def _entry(op: Write, cache: Type) -> Type:
+    """What is written: the cache's type with one position."""
+    return Type(cache.dtype, tuple(Axis(op.new, 1) if axis.name == op.room else axis for axis in cache.axes))
 
 
 def _written_type(node: Node) -> Type:
@@ -195,10 +214,13 @@ def _write_mixes(op: Write, node: Node) -> frozenset[str]:
 @to_torch.rule(Write)
 def _write_torch(op: Write, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
     cache = node.inputs[0].type
-    align = aligner(_written_type(node), Type("bool", cache.axes))
+    align, entry = (
+        aligner(_written_type(node), Type("bool", cache.axes)),
+        aligner(node.inputs[1].type, _entry(op, cache)),
+    )
 
     def apply(cache: Any, new: Any, places: Any, position: Any) -> Any:
-        return torch.torch.where(align(places == position.unsqueeze(-1)), new, cache)
+        return torch.torch.where(align(places == position.unsqueeze(-1)), entry(new), cache)
 
     return apply
 
@@ -206,6 +228,10 @@ def _write_torch(op: Write, node: Node, torch: TorchNamespace) -> Callable[..., 
 @to_onnx.rule(Write)
 def _write_onnx(op: Write, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     cache, new, places, position = inputs
+    entry = _entry(op, node.inputs[0].type)
+    new = emit_aligned(onnx, new, node.inputs[1].type, entry)
+    if onnx.scatters:
+        return (onnx.op("ScatterElements", cache, _index(node, onnx, entry), new, axis=entry.names.index(op.new)),)
 
     def make() -> str:
         rows = onnx.op("Unsqueeze", position, [-1]) if node.inputs[3].type.axes else position
@@ -217,6 +243,70 @@ def _write_onnx(op: Write, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...
         return (onnx.op("Where", aligned, new, cache),)
     kept = onnx.op("And", onnx.op("Not", aligned), cache)  # ONNX Runtime's Where has no bool
     return (onnx.op("Or", onnx.op("And", aligned, new), kept),)
+
+
+def _index(node: Node, onnx: OnnxEmitter, entry: Type) -> str:
+    """Write the position of each number of an entry, along the axis of positions."""
+    position, name = node.inputs[3], onnx.name_of(node.inputs[3])
+
+    def make() -> str:
+        aligned = emit_aligned(onnx, name, position.type, entry) if position.type.axes else name
+        return onnx.op("Expand", aligned, onnx.shape(entry.axes))
+
+    return onnx.once(f"{name} over {entry}", make)
+
+
+@types.rule(BeamKeys)
+def _beam_keys_types(op: BeamKeys, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    x, ranks = inputs
+    require(ranks.dtype == "int64" and ranks.names == (op.beam,), f"{ranks} must be the indices of {op.beam}")
+    whole = _beside(op, x, ranks).names
+    require(whole.index(op.beam) + 1 == whole.index(op.room), f"{op.beam} and {op.room} must be neighbours in {x}")
+    axes = tuple(Axis(op.keys) if axis.name == op.room else axis for axis in x.axes if axis.name != op.beam)
+    return (Type(x.dtype, axes),)
+
+
+def _beside(op: BeamKeys, x: Type, ranks: Type) -> Type:
+    """The type with the axis beam before the room."""
+    if op.beam in x.names:
+        return x
+    index = x.names.index(op.room)
+    return Type(x.dtype, (*x.axes[:index], *ranks.axes, *x.axes[index:]))
+
+
+@mixes.rule(BeamKeys)
+def _beam_keys_mixes(op: BeamKeys, node: Node) -> frozenset[str]:
+    return frozenset({op.beam, op.room})
+
+
+@to_torch.rule(BeamKeys)
+def _beam_keys_torch(op: BeamKeys, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
+    x, ranks = (value.type for value in node.inputs)
+    index = _beside(op, x, ranks).names.index(op.beam)
+
+    def apply(x: Any, ranks: Any) -> Any:
+        if op.beam not in node.inputs[0].type.names:
+            x = x.unsqueeze(index).expand(*x.shape[:index], len(ranks), *x.shape[index:])
+        return x.flatten(index, index + 1)
+
+    return apply
+
+
+@to_onnx.rule(BeamKeys)
+def _beam_keys_onnx(op: BeamKeys, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    x, ranks = (value.type for value in node.inputs)
+    whole = _beside(op, x, ranks)
+    index = whole.names.index(op.beam)
+
+    def make() -> str:
+        name = inputs[0]
+        if x != whole:
+            name = onnx.op("Expand", onnx.op("Unsqueeze", name, [index]), onnx.shape(whole.axes))
+        groups = [(axis,) for axis in whole.axes]
+        groups[index : index + 2] = [whole.axes[index : index + 2]]
+        return onnx.op("Reshape", name, onnx.merged(*groups))
+
+    return (onnx.once(f"keys of {inputs[0]} over {whole}", make),)
 
 
 @cost.rule(AsKeys)
@@ -264,6 +354,7 @@ def _places_onnx(op: Places, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
 cost.rule(Places)(per_result(0))
 cost.rule(Append)(per_result(0))
 cost.rule(Write)(per_result(0))
+cost.rule(BeamKeys)(per_result(0))
 
 
 @primitive("as_keys", on=None, window=optional("number"))

@@ -82,6 +82,10 @@ class Reached(Op):
 
     Inputs: the positions of the entries, int64 [room]; the query's position, an int64 scalar, or those of several
     queries, int64 [queries]. Result: bool [keys], or bool [queries, keys].
+
+    Keys of a whole beam (`BeamKeys`) take a scalar and two inputs more: the ancestors, int64 [batch, beam, room], which
+    are the beam index of each hypothesis at each position, and the beam indices, int64 [beam]. Result: bool [batch,
+    beam, keys].
     """
 
     kind: ClassVar[str] = "reached"
@@ -123,9 +127,14 @@ def _local_mask_types(op: LocalMask, inputs: tuple[Type, ...]) -> tuple[Type, ..
 
 @types.rule(Reached)
 def _reached_types(op: Reached, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
-    places, position = inputs
+    places, position, *beam = inputs
     require(places.dtype == "int64" and len(places.axes) == 1, f"needs int64 [room], found {places}")
     require(position.dtype == "int64" and len(position.axes) < 2, f"needs one position or a vector, found {position}")
+    if beam:
+        ancestors, ranks = beam
+        fits = ancestors.axes[1:] == (*ranks.axes, *places.axes) and not position.axes
+        require(fits, f"{ancestors} must be the ancestors of {ranks} at {places}")
+        return (Type("bool", (*ancestors.axes[:2], Axis(op.keys))),)
     return (Type("bool", (*position.axes, Axis(op.keys, places.axes[0].size))),)
 
 
@@ -230,27 +239,35 @@ def _select_onnx(op: Select, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
 
 
 @to_torch.rule(Reached)
-def _reached_torch(op: Reached, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
-    def apply(places: Any, position: Any) -> Any:
+def _reached_torch(op: Reached, node: Node, torch: TorchNamespace) -> Callable[..., Any]:
+    def apply(places: Any, position: Any, *beam: Any) -> Any:
         position = position.unsqueeze(-1)
         seen = places <= position
-        return seen if op.window is None else seen & (places > position - op.window)
+        seen = seen if op.window is None else seen & (places > position - op.window)
+        if not beam:
+            return seen
+        ancestors, ranks = beam
+        return (seen & (ancestors.unsqueeze(2) == ranks.unsqueeze(-1))).flatten(2)
 
     return apply
 
 
 @to_onnx.rule(Reached)
 def _reached_onnx(op: Reached, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    places, position = inputs
+    places, position, *beam = inputs
 
     def make() -> str:
         query = onnx.op("Unsqueeze", position, [1]) if node.inputs[1].type.axes else position
         seen = onnx.op("LessOrEqual", places, query)
-        if op.window is None:
+        if op.window is not None:
+            seen = onnx.op("And", seen, onnx.op("Greater", places, onnx.op("Sub", query, op.window)))
+        if not beam:
             return seen
-        return onnx.op("And", seen, onnx.op("Greater", places, onnx.op("Sub", query, op.window)))
+        ancestors, ranks = beam
+        own = onnx.op("Equal", onnx.op("Unsqueeze", ancestors, [2]), onnx.op("Unsqueeze", ranks, [1]))
+        return onnx.op("Reshape", onnx.op("And", own, seen), [0, 0, -1])
 
-    return (onnx.once(f"reached {places} {position} {op.window}", make),)
+    return (onnx.once(f"reached {places} {position} {op.window} {beam}", make),)
 
 
 @to_torch.rule(LocalMask)

@@ -90,11 +90,17 @@ class AttendCached(Op):
     several: bool = False
 
 
+_FLOAT16, _LARGEST = 10, 65504.0
+"""ONNX's number of float16, and its largest number."""
+
+
 @dataclass(frozen=True)
 class Narrow(Op):
-    """Convert to float16, rounding to nearest; saturates instead of overflowing to infinity."""
+    """Convert to float16, rounding to nearest; saturates instead of overflowing to infinity, if numbers may be `larger`
+    than those of float16."""
 
     kind: ClassVar[str] = "narrow"
+    larger: bool = True
 
 
 @dataclass(frozen=True)
@@ -238,7 +244,10 @@ def _narrow_types(_: Narrow, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 
 
 @to_onnx.rule(Narrow)
-def _narrow_onnx(_: Narrow, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+def _narrow_onnx(op: Narrow, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    if onnx.typed:
+        bounded = onnx.op("Clip", inputs[0], -_LARGEST, _LARGEST) if op.larger else inputs[0]
+        return (onnx.op("Cast", bounded, to=_FLOAT16),)
     return (onnx.op("Narrow", inputs[0], domain=DOMAIN),)
 
 

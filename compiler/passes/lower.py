@@ -7,7 +7,7 @@ change their last bits. Other nodes stay as they are.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from math import prod
 
@@ -32,11 +32,11 @@ from xformc.compiler.ops.native import (
 )
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
 from xformc.compiler.ops.reduction import Reduce
+from xformc.compiler.passes.narrow import PrecisionOf, maker
 from xformc.compiler.passes.step import Decoder, Resident
 from xformc.compiler.quantize.formats import FORMATS
-from xformc.format.precision import Caches, Precision
+from xformc.format.precision import Caches
 
-PrecisionOf = Callable[[str], Precision]
 """The precision in which a parameter is stored, by its name."""
 
 LARGE_VOCABULARY = 16384
@@ -286,10 +286,8 @@ def _shrinks(value: Value, producers: Mapping[str, Node], precision_of: Precisio
 
 def _rounded(value: Value, producers: Mapping[str, Node], precision_of: PrecisionOf) -> bool:
     """Whether it comes from a matrix product whose number format is much coarser than float16."""
-    node = producers.get(value.name)
-    while node is not None and not isinstance(node.op, Linear):
-        node = producers.get(node.inputs[0].name) if node.inputs else None
-    return node is not None and FORMATS[precision_of(node.inputs[1].name)].coarse
+    made = maker(value, producers, precision_of)
+    return made is not None and FORMATS[made].coarse
 
 
 def _sums_positions(op: Reduce, type: Type) -> bool:

@@ -50,13 +50,26 @@ class Resident:
 
 
 @dataclass(frozen=True)
+class Lineage:
+    """The inputs of a step whose `caches`, states by name, have the entries of a whole beam in fixed places.
+
+    `ancestors` [batch, beam, room]: the beam index of each hypothesis at each position, its own one at the current
+    position. `ranks` [beam]: 0, 1, ..
+    """
+
+    ancestors: Value
+    ranks: Value
+    caches: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Decoder:
     """Two graphs: `prepare` computes the constants; `step` computes the logits and the new states of one token.
 
     The inputs of `step`, in order: `token`, int64 [batch, time=1], or [batch, beam, time=1] with a beam; `position`,
-    its index, an int64 scalar; the `constants`; the `past` of each of the `states`; and the inputs of `resident`, if
-    any. Its outputs are the logits and then the new states. With a `projection`, its first output (without a beam, that
-    of `extend`) is the input of that node instead, which computes the logits.
+    its index, an int64 scalar; the `constants`; the `past` of each of the `states`; and the inputs of `resident` or of
+    `lineage`, if any. Its outputs are the logits and then the new states. With a `projection`, its first output
+    (without a beam, that of `extend`) is the input of that node instead, which computes the logits.
 
     `extend` is the step of several tokens at once, from the same states to the same states: its token has the axis
     `time` of any size, and `position` is that of the first. Without a beam only, and not with fixed caches.
@@ -76,6 +89,7 @@ class Decoder:
     constants: tuple[Value, ...]
     states: tuple[State, ...]
     resident: Resident | None = None
+    lineage: Lineage | None = None
     positions: Value | None = None
     projection: Node | None = None
     heads: tuple[Value, ...] = ()

@@ -15,6 +15,8 @@ from xformc.compiler.search.loops import Names, bind_fields
 
 _CACHES: Mapping[DType, str] = {"float32": "Cache", "float16": "CacheNarrow", "int8": "CacheInt8"}
 """The operator that makes a cache, by the type in which it stores keys and values."""
+_NUMBERS: Mapping[DType, int] = {"float32": 1, "int64": 7, "bool": 9, "float16": 10}
+"""ONNX's numbers of types."""
 _ZERO: dict[DType, bool | int | float] = {"float32": 0.0, "int64": 0, "bool": False}
 
 
@@ -50,12 +52,15 @@ def moving(types: Mapping[str, Type], states: Names) -> dict[str, str]:
     return {name: value for name, value in states.items() if "batch" in types[name].names}
 
 
-def emit_states(onnx: OnnxEmitter, decoder: Decoder, sizes: Mapping[str, Operand], prepared: Names) -> dict[str, str]:
+def emit_states(
+    onnx: OnnxEmitter, decoder: Decoder, sizes: Mapping[str, Operand], prepared: Names, zero: Operand = 0
+) -> dict[str, str]:
     """Write the initial states, in order.
 
-    `sizes` has the run-time size of each axis as a vector (`batch`, and `beam` if there is one).
+    `sizes` has the run-time size of each axis as a vector (`batch`, and `beam` if there is one); `zero` is an int64
+    scalar.
     """
-    return {state.past.name: _emit_state(onnx, state, sizes, prepared) for state in decoder.states}
+    return {state.past.name: _emit_state(onnx, state, sizes, prepared, zero) for state in decoder.states}
 
 
 def step_inputs(decoder: Decoder, token: str, position: str, known: Names) -> dict[str, str]:
@@ -103,16 +108,22 @@ def emit_caches(
     }
 
 
-def _emit_state(onnx: OnnxEmitter, state: State, sizes: Mapping[str, Operand], prepared: Names) -> str:
+def _emit_state(onnx: OnnxEmitter, state: State, sizes: Mapping[str, Operand], prepared: Names, zero: Operand) -> str:
     type, own = state.past.type, () if state.initial is None else state.initial.type.names
     known = {**{name: [1] for name in own}, **sizes}  # an axis of the initial state has its size there
     parts = [_size(axis.name, axis.size, known) for axis in type.axes]
     shape = onnx.op("Concat", *parts, axis=0)
     if state.initial is None:
-        return onnx.op("Expand", _ZERO[type.dtype], shape)
+        return onnx.op("Expand", _zero(onnx, type.dtype, zero), shape)
     initial = prepared[state.initial.name]
     new = [index for index, name in enumerate(type.names) if name not in state.initial.type.names]
     return onnx.op("Expand", onnx.op("Unsqueeze", initial, new) if new else initial, shape)
+
+
+def _zero(onnx: OnnxEmitter, dtype: DType, zero: Operand) -> Operand:
+    if isinstance(zero, int) and dtype in _ZERO:
+        return _ZERO[dtype]
+    return onnx.once(f"zero {dtype}", lambda: onnx.op("Cast", zero, to=_NUMBERS[dtype]))
 
 
 def _size(name: str, size: int | None, sizes: Mapping[str, Operand]) -> Operand:

@@ -30,9 +30,12 @@ from xformc.compiler.search.carried import (
 )
 from xformc.compiler.search.decoder_step import moving
 from xformc.compiler.search.fixed_search import FixedDecoder, FixedSearch, following, inputs_of, written
-from xformc.compiler.search.loops import Names, Record, fields_of, names_of, record_of, some_open
+from xformc.compiler.search.loops import Fields, Names, Record, fields_of, names_of, record_of, some_open
 from xformc.format.interfaces import END_TOKEN
+from xformc.format.names import CACHE
 from xformc.format.tokens import SpecialTokens
+
+ANCESTORS = "ancestors"
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,8 @@ class _Constants(Record):
 @dataclass(frozen=True)
 class _Carried(Record):
     """The carried values. Open hypotheses: `hypotheses`, `open_scores`, and `newest`, their last tokens. Finished ones:
-    `tokens`, `lengths` and `scores` of the best, and `found`, their number."""
+    `tokens`, `lengths` and `scores` of the best, and `found`, their number. `lineage` has the `ancestors` of open
+    hypotheses, if the entries of caches stay where they are."""
 
     position: Integer
     done: Flags
@@ -69,21 +73,30 @@ class _Carried(Record):
     lengths: BeamIntegers
     scores: BeamScores
     found: Integers
+    lineage: Names
     state: Names
+    cache: Names
 
 
 def fixed_beam_search(decoder: Decoder) -> FixedSearch:
     """The search for a decoder with the axis `beam` and fixed caches."""
-    fixed = FixedDecoder(decoder)
-    carried = fields_of(_Carried, state=fixed.states)
+    fixed, lineage = FixedDecoder(decoder), decoder.lineage
+    ancestors = {} if lineage is None else {ANCESTORS: lineage.ancestors.type}
+    carried = fields_of(_Carried, **fixed.states, lineage=ancestors)
 
     def step(onnx: OnnxEmitter, names: Names) -> tuple[str, Names]:
         now = record_of(_Carried, {name: names[name] for name in carried})
         given, constants = record_of(_Inputs, names), record_of(_Constants, names)
-        token = onnx.op("Unsqueeze", now.newest, [2])
-        logits, state = fixed.step(onnx, names, token, now.position, given.places, now.state)
-        go_on, new = _advance(onnx, (given, decoder.written), constants.limit, now, logits, moving(fixed.states, state))
-        return go_on, names_of(replace(new, state={**state, **new.state}))
+        token, own = onnx.op("Unsqueeze", now.newest, [2]), dict[str, str]()
+        if lineage is not None:
+            ranks = onnx.op("Unsqueeze", given.ranks, [1])
+            own[ANCESTORS] = written(onnx, given.places, now.position, ranks, now.lineage[ANCESTORS])
+            names = {**names, lineage.ancestors.name: own[ANCESTORS], lineage.ranks.name: given.ranks}
+        states = {"state": now.state, CACHE: now.cache}
+        logits, states = fixed.step(onnx, names, token, now.position, given.places, states)
+        now = replace(now, lineage=own, **states)
+        go_on, new = _advance(onnx, (given, decoder.written), constants.limit, now, logits, fixed.states["state"])
+        return go_on, names_of(new)
 
     return FixedSearch(
         inputs={**fixed.given, **fields_of(_Inputs), END_TOKEN: end_type(decoder.written)},
@@ -99,7 +112,7 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> tuple[Names, Names]:
     batch = onnx.op("Shape", next(iter(fixed.given)), start=0, end=1)
     width, room = onnx.op("Shape", given.ranks), onnx.op("Shape", given.places)
     limit = emit_limit(onnx, emit_count(onnx, fixed.decoder), given.max_length_factor, given.max_length_offset, room)
-    constants, state, heads = fixed.prepare(onnx, given.places, {"batch": batch, "beam": width, ROOM: room})
+    constants, states, heads = fixed.prepare(onnx, given.places, {"batch": batch, "beam": width, ROOM: room})
     shape = onnx.op("Concat", batch, width, axis=0)
     empty = onnx.op("Expand", 0, onnx.op("Concat", shape, room, axis=0))
     first = onnx.op("Where", onnx.op("Equal", given.ranks, 0), 0.0, NEVER)
@@ -113,17 +126,18 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> tuple[Names, Names]:
         lengths=onnx.op("Expand", 0, shape),
         scores=onnx.op("Expand", NEVER, shape),
         found=onnx.op("Expand", 0, batch),
-        state=state,
+        lineage={} if fixed.decoder.lineage is None else {ANCESTORS: empty},
+        **states,
     )
     return {**names_of(_Constants(limit)), **constants, **names_of(carried)}, heads
 
 
 def _advance(
-    onnx: OnnxEmitter, inputs: tuple[_Inputs, SpecialTokens], limit: str, now: _Carried, logits: str, state: Names
+    onnx: OnnxEmitter, inputs: tuple[_Inputs, SpecialTokens], limit: str, now: _Carried, logits: str, types: Fields
 ) -> tuple[str, _Carried]:
     """Write the rest of a step, from the logits; return whether to continue, and the new carried values.
 
-    `inputs` are the runtime's, and the special tokens of the text.
+    `inputs` are the runtime's, and the special tokens of the text; `now` has the new states, of these types.
     """
     given, special = inputs
     width, length = onnx.op("Shape", given.ranks), onnx.op("Add", now.position, 1)
@@ -132,6 +146,10 @@ def _advance(
     standing = Standing(length, limit, now.done, now.found, Pool(now.tokens, now.lengths, now.scores))
     new = settle(onnx, options, standing, candidates, lambda rows, tokens: _continued(onnx, given, now, rows, tokens))
     pool = _blanked(onnx, new.pool)
+
+    def moved(values: Names) -> Names:
+        return {name: reorder(onnx, value, new.chosen.rows) for name, value in values.items()}
+
     return some_open(onnx, new.done), _Carried(
         position=following(onnx, given.places, now.position),
         done=new.done,
@@ -142,7 +160,9 @@ def _advance(
         lengths=pool.lengths,
         scores=pool.scores,
         found=new.found,
-        state={name: reorder(onnx, value, new.chosen.rows) for name, value in state.items()},
+        lineage=moved(now.lineage),
+        state={**now.state, **moved(moving(types, now.state))},
+        cache=now.cache,
     )
 
 

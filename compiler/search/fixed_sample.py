@@ -4,6 +4,7 @@ The top-k and top-p filters are applied as a threshold, which is found by narrow
 tokens would have a length that depends on data.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xformc.compiler.graph.rules import OnnxEmitter
@@ -29,6 +30,7 @@ from xformc.compiler.search.draw_token import (
 from xformc.compiler.search.fixed_search import FixedDecoder, FixedSearch, following, inputs_of, written
 from xformc.compiler.search.loops import Names, Record, fields_of, names_of, record_of, some_open
 from xformc.format.interfaces import END_TOKEN
+from xformc.format.names import CACHE
 from xformc.format.tokens import SpecialTokens
 
 _FLOAT = 1
@@ -64,17 +66,20 @@ class _Carried(Record):
     lengths: Integers
     scores: Sums
     state: Names
+    cache: Names
 
 
 def fixed_sampling(decoder: Decoder) -> FixedSearch:
     """Sampling from a decoder with fixed caches."""
     fixed, vocabulary, special = FixedDecoder(decoder), vocabulary_of(decoder), decoder.written
-    carried = fields_of(_Carried, state=fixed.states)
+    carried = fields_of(_Carried, **fixed.states)
 
     def step(onnx: OnnxEmitter, names: Names) -> tuple[str, Names]:
         now, given = record_of(_Carried, {name: names[name] for name in carried}), record_of(_Inputs, names)
         token = emit_fed(onnx, onnx.op("Unsqueeze", now.newest, [1]), special)
-        logits, state = fixed.step(onnx, names, token, now.position, given.places, now.state)
+        logits, state = fixed.step(
+            onnx, names, token, now.position, given.places, {"state": now.state, CACHE: now.cache}
+        )
         below = below_highest(onnx, logits)
         drawn = _draw(onnx, given, vocabulary, below, _here(onnx, given.draws, now.position))
         new = _advance(onnx, (given, special), now, below, drawn, state)
@@ -87,7 +92,7 @@ def fixed_sampling(decoder: Decoder) -> FixedSearch:
 def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> tuple[Names, Names]:
     given = inputs_of(_Inputs)
     batch, room = onnx.op("Shape", given.prompt, start=0, end=1), onnx.op("Shape", given.places)
-    constants, state, heads = fixed.prepare(onnx, given.places, {"batch": batch, ROOM: room})
+    constants, states, heads = fixed.prepare(onnx, given.places, {"batch": batch, ROOM: room})
     zeros = onnx.op("Expand", 0, batch)
     carried = _Carried(
         position=onnx.op("Squeeze", [0]),
@@ -96,7 +101,7 @@ def _prepare(onnx: OnnxEmitter, fixed: FixedDecoder) -> tuple[Names, Names]:
         tokens=onnx.op("Expand", 0, onnx.op("Concat", batch, room, axis=0)),
         lengths=zeros,
         scores=onnx.op("Expand", 0.0, batch),
-        state=state,
+        **states,
     )
     return {**constants, **names_of(carried)}, heads
 
@@ -115,7 +120,12 @@ def _next_given(onnx: OnnxEmitter, given: _Inputs, special: SpecialTokens, posit
 
 
 def _advance(
-    onnx: OnnxEmitter, inputs: tuple[_Inputs, SpecialTokens], now: _Carried, below: str, drawn: str, state: Names
+    onnx: OnnxEmitter,
+    inputs: tuple[_Inputs, SpecialTokens],
+    now: _Carried,
+    below: str,
+    drawn: str,
+    states: Mapping[str, Names],
 ) -> _Carried:
     """Write the rest of a step, from the drawn tokens; return the new carried values.
 
@@ -143,7 +153,7 @@ def _advance(
         tokens=onnx.op("Where", onnx.op("Unsqueeze", sampled, [1]), tokens, now.tokens),
         lengths=text.lengths,
         scores=text.scores,
-        state=state,
+        **states,
     )
 
 

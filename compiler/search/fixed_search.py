@@ -11,11 +11,12 @@ from typing import TypeVar
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter, Turn
-from xformc.compiler.ops.keys import AsKeys
+from xformc.compiler.ops.keys import AsKeys, Write
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.decoder_step import emit_prepare, emit_states, emit_step
 from xformc.compiler.search.loops import Fields, Names, Record, bind_fields, fields_of, record_of
 from xformc.format.interfaces import RESULTS
+from xformc.format.names import CACHE
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class FixedSearch:
 class FixedDecoder:
     """A decoder with fixed caches, and the names of its values in a search.
 
-    Constants are `constant_0`, `constant_1`, ..; states are `0`, `1`, .. in the field `state` of a record.
+    Constants are `constant_0`, `constant_1`, ..; states are `0`, `1`, .. in the field `state` of a record, and fixed
+    caches in its field `cache`.
     """
 
     decoder: Decoder
@@ -55,22 +57,27 @@ class FixedDecoder:
         return {name: self._named(value.type) for name, value in self._constants().items()}
 
     @property
-    def states(self) -> dict[str, Type]:
-        """The types of the states."""
-        return {name: value.type for name, value in self._states().items()}
+    def states(self) -> dict[str, Fields]:
+        """The types of the states by field, `state` and `cache`."""
+        return {field: {name: value.type for name, value in values.items()} for field, values in self._states().items()}
 
-    def prepare(self, onnx: OnnxEmitter, places: str, sizes: Mapping[str, str]) -> tuple[dict[str, str], Names, Names]:
-        """Write `prepare`; return the constants, the initial states and the heads.
+    def prepare(
+        self, onnx: OnnxEmitter, places: str, sizes: Mapping[str, str]
+    ) -> tuple[dict[str, str], dict[str, Names], Names]:
+        """Write `prepare`; return the constants, the initial states by field, and the heads.
 
         Its inputs have their own names, except the positions; `sizes` has the sizes of `batch`, `beam` and `room` as
         vectors.
         """
         given = {value.name: value.name for value in self.decoder.given} | self._given(places)
         made = emit_prepare(onnx, self.decoder, given)
-        states = emit_states(onnx, self.decoder, sizes, made)
+        # The first position is 0, but no optimizer knows: it would make caches of zeros constants of the host, which
+        # are copied to the device in each call.
+        zero = onnx.op("Squeeze", onnx.op("Slice", places, [0], [1]))
+        states = emit_states(onnx, self.decoder, sizes, made, zero)
         constants = {name: made[value.name] for name, value in self._constants().items()}
         heads = {value.name: made[value.name] for value in self.decoder.heads}
-        return constants, {name: states[value.name] for name, value in self._states().items()}, heads
+        return constants, self._by_field(states), heads
 
     @property
     def given(self) -> dict[str, Type]:
@@ -78,20 +85,47 @@ class FixedDecoder:
         return {value.name: value.type for value in self.decoder.given}
 
     def step(
-        self, onnx: OnnxEmitter, names: Names, token: str, position: str, places: str, state: Names
-    ) -> tuple[str, Names]:
-        """Write a step for these tokens; return the logits and the new states. `names` includes the constants."""
+        self, onnx: OnnxEmitter, names: Names, token: str, position: str, places: str, states: Mapping[str, Names]
+    ) -> tuple[str, dict[str, Names]]:
+        """Write a step for these tokens; return the logits and the new states by field.
+
+        `names` includes the constants, and the inputs of the decoder's lineage under their names there.
+        """
         known = {value.name: names[name] for name, value in self._constants().items()} | self._given(places)
-        known |= {value.name: state[name] for name, value in self._states().items()}
-        logits, states = emit_step(onnx, self.decoder, token, position, known)
-        return logits, {name: states[value.name] for name, value in self._states().items()}
+        known |= {
+            value.name: states[field][name]
+            for field, values in self._states().items()
+            for name, value in values.items()
+        }
+        if (lineage := self.decoder.lineage) is not None:
+            known |= {value.name: names[value.name] for value in (lineage.ancestors, lineage.ranks)}
+        logits, new = emit_step(onnx, self.decoder, token, position, known)
+        return logits, self._by_field(new)
+
+    def _by_field(self, states: Names) -> dict[str, Names]:
+        return {
+            field: {name: states[value.name] for name, value in values.items()}
+            for field, values in self._states().items()
+        }
 
     def _constants(self) -> dict[str, Value]:
         values = (value for value in self.decoder.constants if value != self.decoder.positions)
         return {f"constant_{index}": value for index, value in enumerate(values)}
 
-    def _states(self) -> dict[str, Value]:
-        return {str(index): state.past for index, state in enumerate(self.decoder.states)}
+    def _states(self) -> dict[str, dict[str, Value]]:
+        fields: dict[str, dict[str, Value]] = {"state": {}, CACHE: {}}
+        for state in self.decoder.states:
+            values = fields[CACHE if state.past.name in self._caches() else "state"]
+            values[str(len(values))] = state.past
+        return fields
+
+    def _caches(self) -> frozenset[str]:
+        """The states whose entries stay where they are."""
+        if self.decoder.lineage is not None:
+            return self.decoder.lineage.caches
+        if "beam" in self.decoder.token.type.names:
+            return frozenset()
+        return frozenset(node.inputs[0].name for node in self.decoder.step.nodes if isinstance(node.op, Write))
 
     def _named(self, type: Type) -> Type:
         """The type with the axis names of the inputs: keys are named after their positions."""

@@ -78,6 +78,11 @@ class Device(Protocol):
         """The range of sizes of each axis; axes that are not listed have no bounds."""
         ...
 
+    @property
+    def in_place(self) -> bool:
+        """Whether a step writes into its caches, so that each is read and written in one buffer."""
+        ...
+
     def models(self, sizes: Sizes) -> tuple[Model, Model]:
         """Return `prepare` and `step` for inputs of these sizes."""
         ...

@@ -1,7 +1,8 @@
 """Drives a search on a device: runs `prepare` once, then `step` until the search is done.
 
 The state of the search stays on the device in two sets of buffers. One step reads the first set and writes the second,
-the next step does the reverse. Both are bound once, and then only started.
+the next step does the reverse. Both are bound once, and then only started. Caches that steps write in place are the same
+in both sets.
 """
 
 import threading
@@ -11,8 +12,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.format.names import GO_ON, NEXT
-from xformc.runtime.devices.device import Buffer, Call, Device, Model
+from xformc.format.names import CACHE, GO_ON, NEXT
+from xformc.runtime.devices.device import Buffer, Call, Device, Model, Sizes
 from xformc.runtime.devices.fixed_shapes import FixedShapes, joined, parts_of
 from xformc.runtime.devices.recent import Recent
 from xformc.runtime.session import Arrays
@@ -37,18 +38,22 @@ class DrivenSearch:
     def _run_part(self, feeds: Arrays, options: Any) -> list[NDArray[Any]]:
         inputs, sizes = self._shapes.padded(feeds, self._device.profile)
         with self._lock:
-            search = self._searches.get(tuple(sorted(sizes.items())), lambda: _Search(*self._device.models(sizes)))
+            search = self._searches.get(tuple(sorted(sizes.items())), lambda: self._search(sizes))
             results = search.run(inputs, self._shapes.results, sizes["room"], options)
         return self._shapes.cut(feeds, results)
+
+    def _search(self, sizes: Sizes) -> "_Search":
+        return _Search(*self._device.models(sizes), in_place=self._device.in_place)
 
 
 class _Search:
     """The models and buffers of searches of one combination of sizes."""
 
-    def __init__(self, prepare: Model, step: Model) -> None:
+    def __init__(self, prepare: Model, step: Model, *, in_place: bool) -> None:
         carried = [name.removesuffix(NEXT) for name in step.outputs if name.endswith(NEXT)]
         first = {name: prepare.buffer(name) for name in prepare.outputs}
-        second = {name: step.buffer(name + NEXT) for name in carried}
+        kept = {name: first[name] for name in carried if in_place and name.startswith(f"{CACHE}_")}
+        second = kept | {name: step.buffer(name + NEXT) for name in carried if name not in kept}
         self._given = {name: prepare.buffer(name) for name in prepare.inputs}
         self._given |= {name: step.buffer(name) for name in step.inputs if name not in self._given | first}
         self._first, self._go_on = first, step.buffer(GO_ON)

@@ -35,7 +35,7 @@ class TensorRTDevice:
 
         Raises: UserError if the module cannot read the plans.
         """
-        self.profile, self._tensorrt, self._stream = profile, tensorrt, Stream()
+        self.profile, self._tensorrt, self._stream, self.in_place = profile, tensorrt, Stream(), False
         self._axes = {**INPUT_AXES, **given}
         self._prepare, self._step = (load_plan(directory, name, tensorrt) for name in (PREPARE, STEP))
 

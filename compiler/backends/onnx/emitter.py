@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from xformc.compiler import ops
 from xformc.compiler.backends.onnx.initializers import Initializers
+from xformc.compiler.backends.onnx.narrowing import narrowed
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.rules import Operand, to_onnx
@@ -53,6 +54,7 @@ class Emitter:
         self.target: Target = target
         self.fused = TRAITS[target].contrib
         self.typed = TRAITS[target].typed
+        self.scatters = TRAITS[target].in_place
         self.emulated = weights.emulated
         self.parent = parent
         self.keeps = keeps
@@ -186,7 +188,7 @@ class Emitter:
         types = [Type("bool"), *(type for type, _ in carried), *(type for type, _ in collected)]
         results = scope.own([condition_out, *leaving, *(name for _, name in collected)])
         graph = helper.make_graph(
-            scope.nodes,
+            scope.finished(results),
             "body",
             [_info(iteration, Type("int64")), _info(alive, Type("bool"))]
             + [_info(name, type, named=False) for name, (type, _) in zip(entering, carried, strict=True)],
@@ -224,6 +226,13 @@ class Emitter:
         for name in names:
             results.append(name if name in made and name not in results else self.op("Identity", name))
         return results
+
+    def finished(self, results: Sequence[str]) -> list[onnx.NodeProto]:
+        """The nodes of this scope, whose outputs are `results`."""
+        if not self.typed:
+            return self.nodes
+        constants = {*self._root._constants.values(), *self.weights.names}
+        return narrowed(self.nodes, results, constants, self.fresh)
 
     def flat(self, name: str, *shape: int) -> str:
         """A parameter as a matrix or vector of this shape: stored in it if possible, otherwise reshaped by a node."""
@@ -295,7 +304,7 @@ def model(
 ) -> onnx.ModelProto:
     """The finished model without weights; an input that is also an initializer has it as its default."""
     graph = helper.make_graph(
-        emitter.nodes,
+        emitter.finished([item for item, _ in outputs]),
         name,
         [_info(item, type) for item, type in inputs],
         [_info(item, type) for item, type in outputs],

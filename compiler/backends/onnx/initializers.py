@@ -76,6 +76,11 @@ class Initializers:
         """The NumberFormat of the parameter when used as a weight."""
         return FORMATS[self.precision_of(name)]
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the tensors that models may use so far."""
+        return frozenset(self._stored)
+
     def use(self, parameter: Parameter) -> None:
         """Add this parameter to the model."""
         if parameter.name not in self._parameters:

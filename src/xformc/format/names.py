@@ -39,6 +39,9 @@ PLAN = ".plan"
 GO_ON, NEXT = "go_on", "_next"
 """The output of a step that says whether to run another one, and the suffix of its updated state outputs."""
 
+CACHE = "cache"
+"""What the names of a step's fixed caches begin with, which a target that has the trait `in_place` writes in place."""
+
 WEIGHTS, LABELS, TOKENIZER = "weights.safetensors", "labels.txt", "tokenizer.model"
 
 IMPORTED = "import.json"

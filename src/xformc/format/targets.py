@@ -18,7 +18,8 @@ class Traits:
     contrib: models use ONNX Runtime's own operators (com.microsoft). kernels: models use the operators of
     docs/kernels.md. fixed: searches have fixed shapes, run on a GPU, and may be driven step by step. typed: matrix
     products are computed in the number format of their weights. calibrated: matrix products may quantize activations
-    with calibrated scales. plans: models are built into TensorRT plans.
+    with calibrated scales. plans: models are built into TensorRT plans. in_place: a step writes into its fixed caches, if
+    its input and its output are the same memory.
     """
 
     contrib: bool = False
@@ -27,13 +28,14 @@ class Traits:
     typed: bool = False
     calibrated: bool = False
     plans: bool = False
+    in_place: bool = False
 
 
 TRAITS: Mapping[Target, Traits] = {
     "portable": Traits(),
     "cpu": Traits(contrib=True),
     "native": Traits(contrib=True, kernels=True),
-    "cuda": Traits(fixed=True, typed=True),
+    "cuda": Traits(fixed=True, typed=True, in_place=True),
     "tensorrt": Traits(fixed=True, typed=True, calibrated=True, plans=True),
 }
 """The features of each target. No other code distinguishes targets by name."""
