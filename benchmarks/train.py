@@ -24,6 +24,7 @@ from benchmarks.train_peers import fairseq, hugging_face
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import compile_training
 from xformc.compiler.spec import load_spec
+from xformc.trainer.cast_layers import cast_layers
 from xformc.trainer.compiled_layers import compile_layers
 from xformc.trainer.data.batches import Batch, Examples, make_batch, plan_batches
 from xformc.trainer.data.data_schema import data_schema
@@ -108,6 +109,8 @@ def our_step(spec, precision: str, device: torch.device | None = None, *, compil
     model = TorchModule(compile_training(spec).graph, seed=1).to(device).train()
     if compile:
         compile_layers(model)
+    elif precision == "bfloat16":
+        cast_layers(model)
     optimizer = make_optimizer(spec.train.optimizer, model)
     recipe = make_recipe(spec, Identity("", "", "", 1, precision, compile=compile), None)
     count = 0

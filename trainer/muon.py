@@ -1,29 +1,36 @@
-"""Muon (Jordan et al. 2024) for the weights of linear maps, and AdamW for all others.
+"""Muon (Jordan et al. 2024) for the weights of linear maps, and another optimizer for all others.
 
-Torch's Muon takes matrices only: a weight with several axes, such as heads, is the matrix of its linear map.
+A weight with several axes, such as heads, is the matrix of its linear map. All matrices of one shape are computed at
+once: a GPU is launched once for them, and not once for each.
 """
 
-from collections.abc import Mapping, Sequence
-from math import prod
-from typing import Any
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod, sqrt
+from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from xformc.compiler.spec.sections import Muon
-from xformc.errors import UserError
 from xformc.trainer.parallel import part_like, rows_of, whole_of
 from xformc.trainer.rates import ALIKE, Rates, split_by_rate
 
-SINCE = "2.9"
-"""The first version of PyTorch that has Muon."""
-
 BUFFER = "momentum_buffer"
-"""Torch's name of the momentum."""
+"""The name of the momentum, as in torch's Muon."""
+
+LARGEST_BATCH = 2**25
+"""Elements of the matrices that are computed at once; one that is larger is computed alone."""
+
+ITERATIONS, COEFFICIENTS, EPSILON = 5, (3.4445, -4.7750, 2.0315), 1e-7
+"""Those of the iteration (Jordan et al. 2024), and the lower bound of a norm."""
+
+UPDATE_RMS = 0.2
+"""The root mean square of AdamW's updates (Liu et al. 2025, section 2.2)."""
 
 
 class MuonOptimizer(torch.optim.Optimizer):
-    """Torch's Muon on the matrices of weights, and an optimizer of the other parameters.
+    """Muon (Jordan et al. 2024, with Nesterov's momentum) on the matrices of weights, and `others` beside it.
 
     `matrices` has the number of last axes that are the inputs, by weight. The rate of a matrix is scaled so that its
     updates have the size of AdamW's (Liu et al. 2025, section 2.2): one schedule is right for both. The state of a
@@ -38,67 +45,89 @@ class MuonOptimizer(torch.optim.Optimizer):
         others: torch.optim.Optimizer | None,
         rates: Rates = ALIKE,
     ) -> None:
-        made: Any = getattr(torch.optim, "Muon", None)
-        if made is None:
-            message = f"train.optimizer: muon needs PyTorch {SINCE} or newer; this is {torch.__version__}"
-            raise UserError(message, hint="upgrade PyTorch, or choose adamw")
-        rest: Sequence[Any] = (
-            [] if others is None else [one for group in others.param_groups for one in group["params"]]
-        )
-        super().__init__([*matrices, *rest], {})
-        self._axes, self._others = matrices, others
-        self._views = {weight: nn.Parameter(_nothing(weight)) for weight in matrices}
-        self._muons: dict[nn.Parameter, torch.optim.Optimizer] = {}
-        for weight, view in self._views.items():
-            self._muons[weight] = made(
-                [view],
-                lr=0.0,
-                weight_decay=section.weight_decay,
-                momentum=section.momentum,
-                adjust_lr_fn="match_rms_adamw",
-            )
-            split_by_rate(self._muons[weight], {view: rates.get(weight, 1.0)})
-        self.param_groups = [group for muon in self._muons.values() for group in muon.param_groups]
+        super().__init__([*matrices], {"lr": 0.0, "momentum": section.momentum, "weight_decay": section.weight_decay})
+        split_by_rate(self, rates)
+        self._inputs = {weight: prod(weight.shape[weight.ndim - axes :]) for weight, axes in matrices.items()}
+        self._batches = [(group, batch) for group in self.param_groups for batch in self._batched(group["params"])]
+        self._others = others
         self.param_groups += [] if others is None else others.param_groups
-        for parameter in rest:
-            self.state[parameter] = others.state[parameter] if others is not None else {}
-
-    def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of the weights, too."""
-        for weight in self._views:
-            weight.grad = None
-        if self._others is not None:
-            self._others.zero_grad(set_to_none)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Update every parameter; states may have been replaced by those of a checkpoint."""
         assert closure is None
-        for weight in self._views:
-            self._step(weight)
+        for group, weights in self._batches:
+            self._step(group, weights)
         if self._others is not None:
             for group in self._others.param_groups:
                 for parameter in group["params"]:
                     self._others.state[parameter] = self.state[parameter]
             self._others.step()
 
-    def _step(self, weight: nn.Parameter) -> None:
-        """Update a weight as its matrix, which shares the memory of a whole weight."""
-        view, muon, state = self._views[weight], self._muons[weight], self.state[weight]
-        inputs = prod(weight.shape[weight.ndim - self._axes[weight] :])
-        assert weight.grad is not None
-        view.data, view.grad = whole_of(weight.data).view(-1, inputs), whole_of(weight.grad).reshape(-1, inputs)
-        if BUFFER in state:
-            muon.state[view][BUFFER] = whole_of(state[BUFFER]).reshape(-1, inputs)
-        muon.step()
-        updated, momentum = view.data.view(weight.shape), muon.state[view][BUFFER].view(weight.shape)
-        if rows_of(weight).in_parts:
-            weight.copy_(part_like(weight, updated))
-        state[BUFFER] = part_like(weight, momentum)
-        view.data, view.grad = _nothing(weight), None
-        muon.state[view].clear()
+    def _batched(self, weights: Sequence[nn.Parameter]) -> Iterator[list[nn.Parameter]]:
+        """Weights whose matrices have one shape, as many as are computed at once; one in parts is alone."""
+        alike: dict[tuple[int, int, nn.Parameter | None], list[nn.Parameter]] = defaultdict(list)
+        for weight in weights:
+            alone = weight if rows_of(weight).in_parts else None
+            alike[weight.numel(), self._inputs[weight], alone].append(weight)
+        for (size, _, _), found in alike.items():
+            most = max(1, LARGEST_BATCH // size)
+            yield from (found[first : first + most] for first in range(0, len(found), most))
+
+    def _step(self, group: Mapping[str, Any], weights: Sequence[nn.Parameter]) -> None:
+        """Update weights as their matrices, which share the memory of whole weights."""
+        momenta = [self._momentum(weight) for weight in weights]
+        wholes = [whole_of(weight.data) for weight in weights]
+        gradients = [whole_of(_gradient(weight)) for weight in weights]
+        inputs = self._inputs[weights[0]]
+        _update(
+            [one.view(-1, inputs) for one in wholes],
+            [one.reshape(-1, inputs) for one in gradients],
+            [one.view(-1, inputs) for one in momenta],
+            group,
+        )
+        for weight, whole, momentum in zip(weights, wholes, momenta, strict=True):
+            if rows_of(weight).in_parts:
+                weight.copy_(part_like(weight, whole))
+                self.state[weight][BUFFER] = part_like(weight, momentum)
+
+    def _momentum(self, weight: nn.Parameter) -> Tensor:
+        """The whole momentum, which is 0 at first."""
+        state = self.state[weight]
+        if BUFFER not in state:
+            state[BUFFER] = torch.zeros_like(weight)
+        return whole_of(state[BUFFER])
 
 
-def _nothing(weight: torch.Tensor) -> torch.Tensor:
-    """A matrix without numbers, where the weight is."""
-    return torch.empty((0, 0), device=weight.device)
+def _gradient(weight: nn.Parameter) -> Tensor:
+    assert weight.grad is not None
+    return weight.grad
+
+
+def _update(
+    matrices: Sequence[Tensor], gradients: Sequence[Tensor], momenta: Sequence[Tensor], group: Mapping[str, Any]
+) -> None:
+    """Move the momenta of matrices of one shape, and the matrices by the orthogonal part of what comes next."""
+    rate, momentum, foreach = group["lr"], group["momentum"], cast(Any, torch)
+    foreach._foreach_lerp_(momenta, gradients, 1 - momentum)
+    ahead = torch.stack(foreach._foreach_lerp(gradients, momenta, momentum))
+    changes = orthogonal(ahead).to(ahead.dtype, memory_format=torch.contiguous_format)
+    foreach._foreach_mul_(matrices, 1 - rate * group["weight_decay"])
+    foreach._foreach_add_(matrices, changes.unbind(), alpha=-rate * UPDATE_RMS * sqrt(max(changes.shape[1:])))
+
+
+def orthogonal(matrices: Tensor) -> Tensor:
+    """Each of the matrices [count, rows, columns] with singular values of about 1, in bfloat16.
+
+    The iteration (Newton-Schulz; Jordan et al. 2024) takes them to between 0.7 and 1.2, and keeps the vectors.
+    """
+    linear, cubic, quintic = COEFFICIENTS
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.bfloat16()
+    if tall:
+        x = x.mT
+    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=EPSILON)
+    for _ in range(ITERATIONS):
+        gram = torch.bmm(x, x.mT)
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=cubic, alpha=quintic), x, beta=linear)
+    return x.mT if tall else x

@@ -17,10 +17,7 @@ from xformc.trainer.rates import ALIKE, Rates, rates_in, split_by_rate
 def make_optimizer(
     chosen: Optimizer, model: torch.nn.Module, parts: Mapping[str, float] | None = None
 ) -> torch.optim.Optimizer:
-    """The optimizer over all parameters of `model`; `parts` are those of the schedule's rate, by path.
-
-    Raises: UserError for Muon without a PyTorch that has it.
-    """
+    """The optimizer over all parameters of `model`; `parts` are those of the schedule's rate, by path."""
     section, rates = chosen.chosen, rates_in(model, parts or {})
     if isinstance(section, Muon):
         return _muon(section, model, rates)

@@ -21,6 +21,7 @@ from xformc.files import atomic_write
 from xformc.format.names import WEIGHTS
 from xformc.terminal import is_quiet, progress_console
 from xformc.trainer.average import average_checkpoints
+from xformc.trainer.cast_layers import cast_layers
 from xformc.trainer.checkpoint import State, chosen_checkpoints, load_checkpoint, newest_checkpoint, prune_checkpoints
 from xformc.trainer.checkpoint_writer import CheckpointWriter
 from xformc.trainer.compiled_layers import compile_layers
@@ -169,6 +170,8 @@ def train_weights(
         wrapped = parallel(model, processes, encoded.train.sample().repeated(spec.train.copies), shard=options.shard)
         if identity.compile:
             compile_layers(model)
+        elif identity.precision == "bfloat16":
+            cast_layers(model, spec.train.recompute)
         recompute(model, spec.train.recompute)
         recipe, optimizer = make_recipe(spec, identity, options.minutes), _optimizer(spec, model, identity.seed)
         recipe = replace(recipe, operations=operations_of(shared.graph, spec.train.copies))

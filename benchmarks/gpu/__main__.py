@@ -38,7 +38,9 @@ def main() -> None:
 
     bandwidth = found.get("copied_bytes_per_second")
     if "decoding" in arguments.parts:
-        decoding.measure(report, plan, setting, {**decoding.CUDA, **decoding.PEERS}, bandwidth)
+        players = {**decoding.CUDA, **decoding.PEERS}
+        chosen = {name: make for name, make in players.items() if name in (arguments.players or players)}
+        decoding.measure(report, plan, setting, chosen, bandwidth)
     peak = limits.peak(device) or found.get("bfloat16_products_per_second") or float("nan")
     train, spec_of = (training.QUICK, written) if arguments.quick else (training.FULL, training.shipped)
     if "training" in arguments.parts:
@@ -73,6 +75,8 @@ def arguments_of_command() -> argparse.Namespace:
     )
     parser.add_argument("--models", nargs="+", choices=("base", "big"), help="those to measure; default: both")
     parser.add_argument("--parts", nargs="+", default=PARTS, choices=PARTS, help="of the benchmark; default: all")
+    players = (*decoding.CUDA, *decoding.PEERS)
+    parser.add_argument("--players", nargs="+", choices=players, help="those that decode; default: all")
     arguments = parse(parser, "--device cpu --quick")
     arguments.numbers = arguments.numbers or ("float16" if arguments.device == "cuda" else "float32")
     return arguments

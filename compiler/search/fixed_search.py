@@ -73,7 +73,7 @@ class FixedDecoder:
         made = emit_prepare(onnx, self.decoder, given)
         # The first position is 0, but no optimizer knows: it would make caches of zeros constants of the host, which
         # are copied to the device in each call.
-        zero = onnx.op("Squeeze", onnx.op("Slice", places, [0], [1]))
+        zero = onnx.op("Squeeze", onnx.op("Slice", places, [0], [1]), [0])
         states = emit_states(onnx, self.decoder, sizes, made, zero)
         constants = {name: made[value.name] for name, value in self._constants().items()}
         heads = {value.name: made[value.name] for value in self.decoder.heads}

@@ -8,6 +8,7 @@ import torch
 from command_line import CommandLine, mistake
 
 from benchmarks.plan_memory import measured_peak
+from xformc.compiler.backends.torch import chunked_loss
 from xformc.compiler.explain.cost.spec_cost import report
 from xformc.compiler.pipeline import compile_spec, compile_training
 from xformc.compiler.spec import load_spec
@@ -78,6 +79,27 @@ def test_cards_are_known_by_the_names_of_drivers() -> None:
     assert card_called("NVIDIA H100 PCIe") is card_called("Some A10000") is None
 
 
+@pytest.mark.parametrize("agreement", [0.0, 5.0])
+def test_chunks_of_a_gpu_have_more_rows_and_the_same_loss(agreement: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In chunks of 7 or 8 rows, or in one; with copies, a row and its copy are in one chunk."""
+    torch.manual_seed(1)
+    x, weight, bias = given = [torch.randn(shape, requires_grad=True) for shape in ((50, 3), (5, 3), (5,))]
+    labels, copies = torch.randint(0, 5, (25,)).repeat(2), 2 if agreement else 1
+    monkeypatch.setattr(chunked_loss, "CHUNK_ROWS", 7)
+    found = list[tuple[torch.Tensor, ...]]()
+    for device in ("cpu", "cuda"):
+        loss, nll, _ = chunked_loss.linear_cross_entropy(
+            x, weight, bias, labels, 0.1, 0, agreement=agreement, chunks_of=device
+        )
+        found.append((loss, nll, *torch.autograd.grad(loss, given)))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+    assert chunked_loss.chunk_rows("cpu", 37_000, 2, copies=copies) == 6 + copies
+    large = chunked_loss.chunk_rows("cuda", 37_000, 2, copies=copies)
+    assert large == (454 if agreement else 3627) and large % copies == 0
+    assert chunked_loss.chunk_rows("cuda", 10**9, 4, copies=copies) == 6 + copies, "no fewer than on a CPU"
+
+
 def test_plan_of_several_gpus() -> None:
     spec = load_spec(MULTI30K, [*TINY, "train.accumulate=4"])
     work = Work(products=1e6, units=4 * 4096, length=64)
@@ -86,6 +108,7 @@ def test_plan_of_several_gpus() -> None:
     parameters = alone.rank.weights / 4
     assert alone.rank.states == 3 * alone.rank.weights, "Adam's two and the moving average"
     assert alone.rank.reduction == 0 and alone.communicated == 0
+    assert alone.rank.logits == 2 * 4096 * 500, "all, in bfloat16"
     assert (alone.batches, four.batches, four.rows) == (4, 1, 64)
     assert four.communicated == pytest.approx(2 * 3 / 4 * 4 * parameters)
     assert sharded.communicated == pytest.approx(3 * 3 / 4 * 4 * parameters)

@@ -171,7 +171,6 @@ def test_run_goes_on_with_parameters_in_parts_and_alone(folder: Path) -> None:
     assert losses(run)[-1] == pytest.approx(losses(folder / "alone")[-1], rel=BOUND)
 
 
-@pytest.mark.skipif(not hasattr(torch.optim, "Muon"), reason="this PyTorch has no Muon")
 def test_muon_updates_whole_matrices_whoever_has_their_rows(tmp_path: Path) -> None:
     """In 3 processes, two heads are in two of them; the run goes on with whole matrices, and the other way."""
     muon = ("  clip_norm: 1.0\n", "  optimizer: {muon: {}}\n  ema: 0.9\n")

@@ -33,8 +33,6 @@ def changes(spec: Spec, parts: dict[str, float]) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_step_of_a_parameter_is_its_part_of_the_schedules(name: str, tmp_path: Path) -> None:
-    if name == "muon" and not hasattr(torch.optim, "Muon"):
-        pytest.skip("this PyTorch has no Muon")
     text = SPEC.replace("  schedule:", f"  optimizer: {{{name}: {{}}}}\n  schedule:").replace(
         "\ntrain:", f"\ntrain:{RATES}", 1
     )

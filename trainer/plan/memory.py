@@ -4,6 +4,7 @@ import weakref
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -45,8 +46,8 @@ def step_memory(
     """The memory of a step of `batches` batches, each of `rows` examples of `length` positions, one after the other.
 
     graph: the training form, whose first output is the loss. patterns: the blocks whose activations are recomputed.
-    gpu: count what kernels for GPUs keep (masks of dropout as bytes, attention without its weights), not those for
-    processors.
+    gpu: count what kernels for GPUs keep (masks of dropout as bytes, attention without its weights, larger chunks of
+    logits), not those for processors.
 
     Raises: UserError for a pattern that fits no block.
     """
@@ -109,13 +110,14 @@ class _FlashAttention(TorchFunctionMode):
 
 @contextmanager
 def _kernels_of_gpus() -> Generator[None]:
-    ours = Operators.dropout
+    ours, loss = Operators.dropout, Operators.linear_cross_entropy
     Operators.dropout = staticmethod(_native_dropout)
+    Operators.linear_cross_entropy = staticmethod(partial(loss, chunks_of="cuda"))
     try:
         with _FlashAttention():
             yield
     finally:
-        Operators.dropout = staticmethod(ours)
+        Operators.dropout, Operators.linear_cross_entropy = staticmethod(ours), staticmethod(loss)
 
 
 def _autocast(device: torch.device, enabled: bool) -> torch.autocast:

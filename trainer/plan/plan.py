@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from xformc.compiler.backends.torch.chunked_loss import CHUNK_ROWS
+from xformc.compiler.backends.torch.chunked_loss import chunk_rows
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.roundable import linear_axes
 from xformc.compiler.pipeline import compile_training
@@ -172,7 +172,9 @@ def _rank(spec: Spec, graph: Graph, machine: Machine, rows: int, length: int, ba
     # With shards the whole gradients are not held at once, unless they are added up over several batches.
     spared = gradients - gradients // gpus if batches == 1 else 0
     vocabulary = max((item.vocabulary or 0 for item in spec.inputs.values()), default=0)
-    logits = min(CHUNK_ROWS, rows * length) * vocabulary * (BFLOAT16 if bfloat16 else FLOAT32)
+    number = BFLOAT16 if bfloat16 else FLOAT32
+    chunk = chunk_rows("cuda", vocabulary, number, copies=spec.train.copies)
+    logits = min(chunk, rows * length) * vocabulary * number
     return Rank(
         weights // gpus,
         gradients // gpus if batches == 1 else gradients,

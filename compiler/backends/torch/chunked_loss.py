@@ -13,6 +13,13 @@ from torch import Tensor
 CHUNK_ROWS = 512
 """Tokens per chunk; its logits should fit in the CPU cache."""
 
+CHUNK_BYTES = 2**28
+"""The most that the logits of a chunk take on a GPU, unless that is fewer tokens than on a CPU. There, each chunk costs
+launches, and a pass over the gradient of the weights."""
+
+DIVERGENCE_SIZE = 8
+"""About how many times the memory of its logits a chunk takes that compares rows with their copies."""
+
 LEAST_PROBABILITY = 1e-37
 """The lower bound of a label's probability in training, so that the loss is never infinite."""
 
@@ -26,12 +33,14 @@ def linear_cross_entropy(
     ignore: int,
     *,
     agreement: float = 0.0,
+    chunks_of: str | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of `x @ weight.T + bias` against the labels.
 
     x: float [n, d]; weight [classes, d]; bias [classes] or None; labels: int64 [n]; positions with the label `ignore`
     do not count. Returns the mean smoothed loss (differentiable), the sum of unsmoothed losses in nats, and the count.
-    With `agreement`, the second half of the rows are copies of the first (see `CrossEntropy`).
+    With `agreement`, the second half of the rows are copies of the first (see `CrossEntropy`). `chunks_of` is the type
+    of the device that the chunks are for, by default that of `x`.
     """
     copies = 2 if agreement else 1
     if agreement:
@@ -39,17 +48,27 @@ def linear_cross_entropy(
     device = x.device.type
     function: Any = _LinearCrossEntropy
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+    chunk = chunk_rows(chunks_of or device, weight.shape[0], dtype.itemsize, copies=copies)
     with torch.autocast(device, enabled=False):
         loss, nll = function.apply(
-            x, weight, bias, labels, smoothing, ignore, agreement, dtype, torch.is_grad_enabled()
+            x, weight, bias, labels, smoothing, ignore, agreement, dtype, chunk, torch.is_grad_enabled()
         )
     return loss, nll / copies, (labels != ignore).sum() // copies
+
+
+def chunk_rows(device: str, classes: int, size: int, *, copies: int = 1) -> int:
+    """The rows of a chunk on a type of device, for logits of so many bytes each; a row and its copies are in one."""
+    rows = CHUNK_ROWS
+    if device != "cpu":
+        row_bytes = max(1, classes * size * (DIVERGENCE_SIZE if copies > 1 else 1))
+        rows = max(rows, CHUNK_BYTES // row_bytes)
+    return -(-rows // copies) * copies
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
-        x, weight, bias, labels, smoothing, ignore, agreement, dtype, enabled = arguments
+        x, weight, bias, labels, smoothing, ignore, agreement, dtype, chunk, enabled = arguments
         counted = labels != ignore
         labels = torch.where(counted, labels, 0)  # ignored positions still need a valid class
         scale = 1.0 / counted.sum().clamp(min=1)
@@ -60,7 +79,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
         weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if needs_gradient else None
         bias_gradient = torch.zeros_like(bias) if needs_gradient and bias is not None else None
         masked = low * counted.unsqueeze(-1)
-        chunk = CHUNK_ROWS + CHUNK_ROWS % 2  # a row and its copy are in one chunk
         divergences = torch.zeros_like(losses)
         space = low.new_empty(min(chunk, x.shape[0]), weight.shape[0])
         for start in range(0, x.shape[0], chunk):
@@ -108,7 +126,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         factor = gradients[0]
         bias_gradient = None if ctx.bias_gradient is None else ctx.bias_gradient * factor
         given = (x_gradient * factor.to(x_gradient.dtype), weight_gradient * factor, bias_gradient)
-        return (*given, None, None, None, None, None, None)
+        return (*given, None, None, None, None, None, None, None)
 
 
 def _side_by_side(rows: Tensor) -> Tensor:
