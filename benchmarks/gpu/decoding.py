@@ -150,35 +150,32 @@ def _row(
     def measure() -> dict[str, Any]:
         if one is None:
             raise Missing(reason)
-        seconds = time_of(one, case, plan.length, plan)
+        seconds = time_of(one, case, plan)
         found: dict[str, Any] = {"seconds": seconds, "tokens_per_second": case.batch * plan.length / seconds}
         if bandwidth is not None and case.player in {*CUDA, *TENSORRT}:
-            found |= _step(one, case, plan, seconds, bandwidth)
+            found |= _step(case, plan, seconds, bandwidth)
         return found
 
     report.row(case.as_row(), measure, most)
 
 
-def _step(one: Player, case: Case, plan: Plan, seconds: float, bandwidth: float) -> dict[str, float]:
-    """Return a step's time, from outputs of two lengths, and the fraction of it that its memory traffic needs."""
-    half = plan.length // 2
-    step = (seconds - time_of(one, case, half, plan)) / (plan.length - half)
+def _step(case: Case, plan: Plan, seconds: float, bandwidth: float) -> dict[str, float]:
+    """Return a step's time, the encoder's share included, and the fraction of it that its memory traffic needs."""
+    step = seconds / plan.length
     decoder, item = run_passes(case.setting.program("portable")).decoder, case.setting.dtype.itemsize
     moved = bytes_of_step(decoder, item, batch=case.batch, beam=case.beam, source=SOURCE_TOKENS, length=plan.length)
-    if step <= 0:
-        return {"step_bytes": moved}  # lost in the noise of the two times
     return {"step_seconds": step, "step_bytes": moved, "of_bandwidth": moved / bandwidth / step}
 
 
-def time_of(one: Player, case: Case, length: int, plan: Plan) -> float:
+def time_of(one: Player, case: Case, plan: Plan) -> float:
     """Return the seconds of a batch: the median after one untimed run."""
     source = sentences(case.batch)
-    one.decode(source, case.beam, length)
+    one.decode(source, case.beam, plan.length)
     times: list[float] = []
     end = time.monotonic() + plan.seconds
     while not times or (len(times) < plan.rounds and time.monotonic() < end):
         began = time.perf_counter()
-        one.decode(source, case.beam, length)
+        one.decode(source, case.beam, plan.length)
         times.append(time.perf_counter() - began)
     return statistics.median(times)
 

@@ -61,10 +61,8 @@ class Product {
     weight.outputs = OUTPUTS;
     weight.panels = panels_.data() + (64 - reinterpret_cast<uintptr_t>(panels_.data()) % 64);
     if (has_scale(precision_) || precision_ == Precision::int16) weight.scale = scale_.data();
-    for (int64_t panel = 0; panel < OUTPUTS / PANEL; ++panel) {
-      const Result result{y_.data() + panel * PANEL, OUTPUTS, nullptr, Activation::none};
-      packed.multiply(weight, panel, 0, packed.blocks(), panel + 1 < OUTPUTS / PANEL, result);
-    }
+    const Result result{y_.data(), OUTPUTS, nullptr, Activation::none};
+    packed.multiply(weight, {0, OUTPUTS / PANEL}, {0, packed.blocks()}, false, result);
   }
 
  private:
