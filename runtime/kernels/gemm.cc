@@ -44,12 +44,13 @@ bool has_dot_product(unsigned feature) {
   Routines routines = AVX512;
   routines.instructions = instructions;
   routines.dense_rows = dense.rows;
+  routines.dense_tiles = dense.tiles;
   routines.chunk = dense.chunk;
   routines.pair_size = dense.pair_size;
   routines.pack_pairs = dense.pack_pairs;
-  routines.pair_tile = dense.pair_tile;
+  routines.pair_tiles = dense.pair_tiles;
   if (dense.pack_int8 != nullptr) routines.pack_int8 = dense.pack_int8;
-  if (dense.int8_tile != nullptr) routines.int8_tile = dense.int8_tile;
+  if (dense.int8_tiles != nullptr) routines.int8_tiles = dense.int8_tiles;
   return routines;
 }
 

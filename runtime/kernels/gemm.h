@@ -8,8 +8,9 @@
 namespace xformc {
 
 constexpr int PANEL = 32;
-constexpr int MOST_ROWS = 32;  // of a tile, with any routines
-constexpr int GROUP = 32;      // neighbours of a row that share a scale in int4
+constexpr int MOST_ROWS = 32;   // of a tile, with any routines
+constexpr int MOST_TILES = 32;  // of a call, with any routines
+constexpr int GROUP = 32;       // neighbours of a row that share a scale in int4
 
 // Of 16-bit integers: the largest one, and the largest norm of a row or column of them before rounding. Rounding adds at
 // most sqrt(depth) / 2, so that for depths up to MOST_DEPTH the product of two norms is less than 2^31.
@@ -28,6 +29,7 @@ enum class Activation { none, relu, gelu, gelu_tanh, silu, tanh, sigmoid };
 // A block of rows times one panel: y = relu(row_scale * scale * x W^T + bias) + residual; each part is optional.
 // Each output is summed over the depth in a fixed order, so it does not depend on the other rows of the tile.
 struct Tile {
+  int rows;               // 1..rows or dense_rows of the routines
   const void* x;          // packed: float [steps][rows] or int16 [steps][rows][2]; the forms of int8 and of pairs are
                           // those of pack_int8 and pack_pairs
   const void* panel;      // float or uint16 [steps][32], uint8 [steps][32][4], int16 or bfloat16 [steps][32][2];
@@ -46,23 +48,28 @@ struct Tile {
   int64_t ahead_step;         // so many bytes on at each step
 };
 
+// Multiplies tiles; the result of each does not depend on the others. They may be finished in any order, but all are at
+// the end of the call.
+using TileRoutine = void (*)(const Tile* tiles, int count);
+
 // The routines of one kind of machine. The result of a row does not depend on the other rows.
 struct Routines {
   const char* instructions;  // what they need, for people
   int width;                 // the floats of a vector
   int rows;                  // the most rows of a tile,
-  int dense_rows;            // and of an int8_tile or a pair_tile,
-  int chunk;                 // whose packed rows have a multiple of so many steps;
+  int dense_rows;            // and of those of int8_tiles and pair_tiles,
+  int dense_tiles;           // of which a call takes so many best, at most MOST_TILES,
+  int chunk;                 // and whose packed rows have a multiple of so many steps;
   int four_size;             // the bytes of a step in int8, four numbers,
   int pair_size;             // and in bfloat16, two numbers
-  void (*float_tile)(const Tile& tile, int rows);
-  void (*float16_tile)(const Tile& tile, int rows);
-  void (*bfloat16_tile)(const Tile& tile, int rows);
-  void (*pair_tile)(const Tile& tile, int rows);  // of bfloat16 by bfloat16
-  void (*int8_tile)(const Tile& tile, int rows);
-  void (*int4_tile)(const Tile& tile, int rows);
-  void (*wide_int4_tile)(const Tile& tile, int rows);  // of a panel by widen_int4
-  void (*int16_tile)(const Tile& tile, int rows);
+  TileRoutine float_tiles;
+  TileRoutine float16_tiles;
+  TileRoutine bfloat16_tiles;
+  TileRoutine pair_tiles;  // of bfloat16 by bfloat16
+  TileRoutine int8_tiles;
+  TileRoutine int4_tiles;
+  TileRoutine wide_int4_tiles;  // of a panel by widen_int4
+  TileRoutine int16_tiles;
 
   // Packs rows of `depth` floats into the x of a tile. pack_int8 quantizes each row: x is about row_scale * q, and
   // row_offset is -128 * the sum of the row's q, which compensates for weights stored as q + 128. pack_int4 does the
@@ -97,11 +104,10 @@ extern const Routines AVXVNNI;  // if XFORMC_AVXVNNI is defined, and so on: olde
 // What replaces routines of AVX512 for bytes, unless it is null, and for pairs. A file that is compiled for some machines
 // must not run code when the library is loaded on another one, so gemm.cc puts them together.
 struct DenseRoutines {
-  int rows, chunk, pair_size;
+  int rows, tiles, chunk, pair_size;
   decltype(Routines::pack_int8) pack_int8;
   decltype(Routines::pack_pairs) pack_pairs;
-  decltype(Routines::int8_tile) int8_tile;
-  decltype(Routines::pair_tile) pair_tile;
+  TileRoutine int8_tiles, pair_tiles;
 };
 
 extern const DenseRoutines AVX512BF16, AMX;

@@ -11,7 +11,7 @@ constexpr int SIDE = 16;         // rows and columns of a product of registers, 
 constexpr int ROWS = 2 * SIDE;   // of a tile of gemm.h, whose sums fill half of the registers
 constexpr int CHUNK = SIDE * 4;  // bytes of a row that are multiplied at once
 constexpr int LINE = PANEL * 4;  // bytes of a step of a panel
-constexpr int LEAST_ROWS = 5;    // of bytes: fewer are left to AVX-512, whose sums of pairs would be in another order
+constexpr int LEAST_ROWS = 5;    // of bytes: fewer wait for their weights, which AVX-512 reads a tenth faster
 
 // Registers: the sums of the first and the last 16 rows for each half of the panel; rows, and weights.
 enum { TOP_LEFT, TOP_RIGHT, BOTTOM_LEFT, BOTTOM_RIGHT, TOP, BOTTOM, LEFT, RIGHT };
@@ -46,43 +46,51 @@ void pack_pairs_of_rows(const float* x, int rows, int64_t depth, void* packed) {
   }
 }
 
-// What a sum is, and how a register of sums has that of two others added.
-struct OfBytes {
-  using Sum = int32_t;
-  template <int sums, int x, int weights>
-  static INLINE void add() {
-    multiply_bytes<sums, x, weights>();
+// The registers during a call of a routine. They are given back at its end: other code on this thread expects them
+// unused, or configures them for itself.
+class Registers {
+ public:
+  // For tiles of up to so many rows.
+  explicit Registers(int most) : bottom_(most > SIDE ? most - SIDE : 0) {}
+  Registers(const Registers&) = delete;
+  Registers& operator=(const Registers&) = delete;
+  ~Registers() { release_tiles(); }
+
+  // Configures them for a tile, if those of the last one do not fit. It takes as long as many products, so tiles come in
+  // calls of many, whose rows are as many or one fewer.
+  void fit(int rows) {
+    const int top = rows < SIDE ? rows : SIDE;
+    if (top == top_) return;
+    top_ = top;
+    configure_tiles(top, bottom_);
   }
+
+  // The rows of BOTTOM: the last ones of a tile with more than 16, of which some may be among the first 16, too. Their
+  // sums are the same twice.
+  int bottom() const { return bottom_; }
+
+ private:
+  int top_ = 0, bottom_;
 };
 
-struct OfPairs {
-  using Sum = float;
-  template <int sums, int x, int weights>
-  static INLINE void add() {
-    multiply_pairs<sums, x, weights>();
-  }
-};
-
-// The sums of a chunk more: of the first rows, and, if there are `both`, of the last ones.
+// The sums of a chunk more: of the first rows, and, if there are `both`, of the last ones, from row `bottom` on.
 template <typename Product, bool both>
-INLINE void add_chunk(const char* x, int top, const char* weights) {
+INLINE void add_chunk(const char* x, int bottom, const char* weights) {
   load_tile<LEFT>(weights, LINE);
   load_tile<RIGHT>(weights + CHUNK, LINE);
   load_tile<TOP>(x, CHUNK);
   Product::template add<TOP_LEFT, TOP, LEFT>();
   Product::template add<TOP_RIGHT, TOP, RIGHT>();
   if (both) {
-    load_tile<BOTTOM>(x + top * CHUNK, CHUNK);
+    load_tile<BOTTOM>(x + bottom * CHUNK, CHUNK);
     Product::template add<BOTTOM_LEFT, BOTTOM, LEFT>();
     Product::template add<BOTTOM_RIGHT, BOTTOM, RIGHT>();
   }
 }
 
-// The sums [rows][32] of a tile of gemm.h.
+// Sums a tile of gemm.h in the registers.
 template <typename Product, bool both>
-void sum_chunks(const Tile& tile, int rows, typename Product::Sum* sums) {
-  const int top = both ? SIDE : rows;
-  configure_tiles(top, rows - top);
+void add_chunks(const Tile& tile, int bottom) {
   clear_tile<TOP_LEFT>();
   clear_tile<TOP_RIGHT>();
   if (both) {
@@ -96,61 +104,109 @@ void sum_chunks(const Tile& tile, int rows, typename Product::Sum* sums) {
   for (; step + SIDE <= tile.steps; step += SIDE) {
     for (int i = 0; i < SIDE; ++i) fetch<ROWS>(ahead + i * tile.ahead_step);
     ahead += SIDE * tile.ahead_step;
-    add_chunk<Product, both>(x, top, weights);
-    x += rows * CHUNK;
+    add_chunk<Product, both>(x, bottom, weights);
+    x += tile.rows * CHUNK;
     weights += SIDE * LINE;
   }
   if (step < tile.steps) {
     alignas(64) char rest[SIDE * LINE] = {};
     std::memcpy(rest, weights, static_cast<size_t>((tile.steps - step) * LINE));
-    add_chunk<Product, both>(x, top, rest);
+    add_chunk<Product, both>(x, bottom, rest);
   }
+}
+
+// Stores the sums [rows][32] of a tile.
+template <typename Sum>
+INLINE void store_sums(bool both, int bottom, Sum* sums) {
   store_tile<TOP_LEFT>(sums, LINE);
   store_tile<TOP_RIGHT>(sums + SIDE, LINE);
   if (both) {
-    store_tile<BOTTOM_LEFT>(sums + SIDE * PANEL, LINE);
-    store_tile<BOTTOM_RIGHT>(sums + SIDE * PANEL + SIDE, LINE);
+    store_tile<BOTTOM_LEFT>(sums + bottom * PANEL, LINE);
+    store_tile<BOTTOM_RIGHT>(sums + bottom * PANEL + SIDE, LINE);
   }
-  release_tiles();
 }
 
-// Sets `sums` to those of a tile of gemm.h.
+// Multiplies tiles. Sums that were just stored can only be read when all of them have been, so those of a tile are
+// finished after the products of the next one, and before its sums are stored at the same place.
 template <typename Product>
-INLINE void sum_rows(const Tile& tile, int rows, typename Product::Sum* sums) {
-  (rows > SIDE ? sum_chunks<Product, true> : sum_chunks<Product, false>)(tile, rows, sums);
+void multiply(const Tile* tiles, int count) {
+  alignas(64) typename Product::Sum sums[ROWS * PANEL];
+  int most = 0;
+  for (int i = 0; i < count; ++i) most = tiles[i].rows > most ? tiles[i].rows : most;
+  Registers registers(most);
+  for (int i = 0; i < count; ++i) {
+    const int rows = tiles[i].rows, bottom = rows - registers.bottom();
+    const bool both = rows > SIDE;
+    registers.fit(rows);
+    if (both) {
+      add_chunks<Product, true>(tiles[i], bottom);
+    } else {
+      add_chunks<Product, false>(tiles[i], bottom);
+    }
+    if (i > 0) Product::finish(tiles[i - 1], sums);
+    store_sums(both, bottom, sums);
+  }
+  if (count > 0) Product::finish(tiles[count - 1], sums);
 }
 
-void multiply_rows_of_bytes(const Tile& tile, int rows) {
-  if (rows < LEAST_ROWS) return AVX512.int8_tile(tile, rows);
-  alignas(64) int32_t sums[ROWS * PANEL];
-  sum_rows<OfBytes>(tile, rows, sums);
-  finish(tile, 0, [&](const auto& end) __attribute__((always_inline)) {
-    const Float scale[2] = {end.some(tile.scale, 0), end.some(tile.scale, 1)};
-    for (int r = 0; r < rows; ++r) {
-      const Float scale_of_row = Vector::all(tile.row_scale[r]);
-      const Int offset = Vector::all(tile.row_offset[r]);
-      for (int h = 0; h < 2; ++h) {
-        const Int sum = Vector::add_int(_mm512_load_si512(sums + r * PANEL + h * SIDE), offset);
-        end.row(r, h, Vector::mul(Vector::to_float(sum), Vector::mul(scale_of_row, scale[h])));
+// What a sum is, how a register of sums has that of two others added, and how the sums of a tile become its y.
+struct OfBytes {
+  using Sum = int32_t;
+
+  template <int sums, int x, int weights>
+  static INLINE void add() {
+    multiply_bytes<sums, x, weights>();
+  }
+
+  static SEPARATE void finish(const Tile& tile, const int32_t* sums) {
+    const int rows = tile.rows;
+    const float* row_scale = tile.row_scale;
+    const int32_t* row_offset = tile.row_offset;
+    xformc::finish(tile, 0, [&](const auto& end) __attribute__((always_inline)) {
+      const Float scale[2] = {end.some(tile.scale, 0), end.some(tile.scale, 1)};
+      for (int r = 0; r < rows; ++r) {
+        const Float scale_of_row = Vector::all(row_scale[r]);
+        const Int offset = Vector::all(row_offset[r]);
+        for (int h = 0; h < 2; ++h) {
+          const Int sum = Vector::add_int(_mm512_load_si512(sums + r * PANEL + h * SIDE), offset);
+          end.row(r, h, Vector::mul(Vector::to_float(sum), Vector::mul(scale_of_row, scale[h])));
+        }
       }
-    }
-  });
-}
+    });
+  }
+};
 
-void multiply_rows_of_pairs(const Tile& tile, int rows) {
-  alignas(64) float sums[ROWS * PANEL];
-  sum_rows<OfPairs>(tile, rows, sums);
-  finish(tile, 0, [&](const auto& end) __attribute__((always_inline)) {
-    for (int r = 0; r < rows; ++r) {
-      for (int h = 0; h < 2; ++h) end.row(r, h, Vector::load(sums + r * PANEL + h * SIDE));
+struct OfPairs {
+  using Sum = float;
+
+  template <int sums, int x, int weights>
+  static INLINE void add() {
+    multiply_pairs<sums, x, weights>();
+  }
+
+  static SEPARATE void finish(const Tile& tile, const float* sums) {
+    const int rows = tile.rows;
+    xformc::finish(tile, 0, [&](const auto& end) __attribute__((always_inline)) {
+      for (int r = 0; r < rows; ++r) {
+        for (int h = 0; h < 2; ++h) end.row(r, h, Vector::load(sums + r * PANEL + h * SIDE));
+      }
+    });
+  }
+};
+
+void multiply_rows_of_bytes(const Tile* tiles, int count) {
+  for (int begin = 0, end = 0; begin < count; begin = end) {
+    const bool few = tiles[begin].rows < LEAST_ROWS;
+    for (end = begin + 1; end < count && (tiles[end].rows < LEAST_ROWS) == few; ++end) {
     }
-  });
+    (few ? AVX512.int8_tiles : multiply<OfBytes>)(tiles + begin, end - begin);
+  }
 }
 
 }  // namespace
 
 const DenseRoutines AMX = {
-    ROWS, SIDE, 4, pack_bytes_of_rows, pack_pairs_of_rows, multiply_rows_of_bytes, multiply_rows_of_pairs};
+    ROWS, MOST_TILES, SIDE, 4, pack_bytes_of_rows, pack_pairs_of_rows, multiply_rows_of_bytes, multiply<OfPairs>};
 
 bool may_use_tiles() {
   static const bool may = permit_tiles();

@@ -51,13 +51,13 @@ void multiply_rows_of(const Tile& tile) {
   finish_floats<rows>(tile, 0, sums);
 }
 
-void multiply_rows(const Tile& tile, int rows) {
-  with_count(rows, [&](auto count) { multiply_rows_of<decltype(count)::value>(tile); });
+SEPARATE void multiply_rows(const Tile& tile) {
+  with_count(tile.rows, [&](auto count) { multiply_rows_of<decltype(count)::value>(tile); });
 }
 
 }  // namespace
 
-const DenseRoutines AVX512BF16 = {Vector::rows, 1, PAIR, nullptr, pack_rows, nullptr, multiply_rows};
+const DenseRoutines AVX512BF16 = {Vector::rows, 1, 1, PAIR, nullptr, pack_rows, nullptr, each<multiply_rows>};
 
 }  // namespace xformc
 #endif

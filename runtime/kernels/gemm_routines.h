@@ -25,6 +25,7 @@ using Int = Vector::Int;
 constexpr int WIDTH = Vector::width;
 
 #define INLINE inline __attribute__((always_inline))
+#define SEPARATE __attribute__((noinline))  // so that all registers are for the work of one tile
 
 // Finishes the sums of a tile for two vectors of columns from `first` on; they are `whole` if the tile has all of these
 // columns. The fields of the tile are copied, because the compiler would otherwise reload them after each store.
@@ -308,22 +309,27 @@ INLINE void with_count(int rows, const Work& work) {
 }
 
 template <typename Weights>
-void float_tile(const Tile& tile, int rows) {
-  with_count(rows, [&](auto count) { float_tile_of<Weights, decltype(count)::value>(tile); });
+SEPARATE void float_tile(const Tile& tile) {
+  with_count(tile.rows, [&](auto count) { float_tile_of<Weights, decltype(count)::value>(tile); });
 }
 
-void pair_tile(const Tile& tile, int rows) {
-  with_count(rows, [&](auto count) { pair_tile_of<decltype(count)::value>(tile); });
+SEPARATE void pair_tile(const Tile& tile) {
+  with_count(tile.rows, [&](auto count) { pair_tile_of<decltype(count)::value>(tile); });
 }
 
 template <typename Numbers>
-void integer_tile(const Tile& tile, int rows) {
-  with_count(rows, [&](auto count) { integer_tile_of<Numbers, decltype(count)::value>(tile); });
+SEPARATE void integer_tile(const Tile& tile) {
+  with_count(tile.rows, [&](auto count) { integer_tile_of<Numbers, decltype(count)::value>(tile); });
 }
 
 template <typename Weights>
-void int4_tile(const Tile& tile, int rows) {
-  with_count(rows, [&](auto count) { int4_tile_of<Weights, decltype(count)::value>(tile); });
+SEPARATE void int4_tile(const Tile& tile) {
+  with_count(tile.rows, [&](auto count) { int4_tile_of<Weights, decltype(count)::value>(tile); });
+}
+
+template <void (*multiply)(const Tile& tile)>
+void each(const Tile* tiles, int count) {
+  for (int i = 0; i < count; ++i) multiply(tiles[i]);
 }
 
 typedef float Four __attribute__((vector_size(16), aligned(4)));
@@ -684,16 +690,17 @@ constexpr Routines routines_of(const char* instructions) {
       Vector::rows,
       Vector::rows,
       1,
+      1,
       Bytes::size,
       2 * sizeof(float),
-      float_tile<Single>,
-      float_tile<Half>,
-      float_tile<Brain>,
-      pair_tile,
-      integer_tile<Bytes>,
-      int4_tile<Nibbles>,
-      int4_tile<WideNibbles>,
-      integer_tile<Words>,
+      each<float_tile<Single>>,
+      each<float_tile<Half>>,
+      each<float_tile<Brain>>,
+      each<pair_tile>,
+      each<integer_tile<Bytes>>,
+      each<int4_tile<Nibbles>>,
+      each<int4_tile<WideNibbles>>,
+      each<integer_tile<Words>>,
       pack_float,
       pack_pairs,
       pack_int8,

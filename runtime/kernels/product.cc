@@ -5,9 +5,15 @@
 namespace xformc {
 namespace {
 
-constexpr int64_t FEW_VALUES = 16 * 1024;  // so few are packed by the calling thread alone
-constexpr int64_t FETCHING_BLOCKS = 2;     // the next panel is fetched during the last so many blocks of rows
-constexpr int64_t NARROW_BLOCKS = 2;       // for more blocks of rows 16-bit and 4-bit weights are widened once
+constexpr int64_t FEW_VALUES = 16 * 1024;    // so few are packed by the calling thread alone
+constexpr int64_t FETCHING_BLOCKS = 2;       // the next panel is fetched during the last so many blocks of rows
+constexpr int64_t NARROW_BLOCKS = 2;         // for more blocks of rows 16-bit and 4-bit weights are widened once
+constexpr int64_t CACHED_VALUES = 8 * 1024;  // of tiles before their activation, for the first-level cache
+
+static_assert(CACHED_VALUES >= MOST_ROWS * PANEL, "a tile is activated at once");
+
+// Whether tiles are given the activation; the others are computed afterwards.
+bool of_tiles(Activation activation) { return activation == Activation::none || activation == Activation::relu; }
 
 bool dense(Precision precision) { return precision == Precision::int8 || precision == Precision::bfloat16_pairs; }
 
@@ -65,43 +71,64 @@ void PackedRows::pack(const float* x, int64_t block) const {
   }
 }
 
-void PackedRows::multiply(const Weight& weight, int64_t panel, int64_t from, int64_t to, bool more,
-                          const Result& result) const {
-  const char* stored = weight.panels + panel * panel_bytes_;
-  Tile tile{};
-  const bool wide = to - from > NARROW_BLOCKS && narrow();
-  tile.panel = wide ? widened(stored) : stored;
-  tile.steps = steps_;
-  tile.columns = static_cast<int>(std::min<int64_t>(PANEL, weight.outputs - panel * PANEL));
-  if (weight.bias != nullptr) tile.bias = weight.bias + panel * PANEL;
-  if (weight.scale != nullptr) tile.scale = weight.scale + panel * PANEL * groups_;
-  tile.y = result.y;
-  tile.stride = result.stride;
-  tile.residual = result.residual;
-  const int64_t fetching = std::min(to - from, FETCHING_BLOCKS), step = panel_bytes_ / steps_ / fetching;
+void PackedRows::multiply(const Weight& weight, Range panels, Range blocks, bool more, const Result& result) const {
+  const int64_t count = blocks.last - blocks.first, begin = first(blocks.first);
+  const bool wide = count > NARROW_BLOCKS && narrow();
+  const int64_t fetching = std::min(count, FETCHING_BLOCKS), step = panel_bytes_ / steps_ / fetching;
   const TileRoutine routine = tile_routine(wide);
-  int64_t begin = first(from);
-  for (int64_t block = from; block < to; ++block) {
-    const int64_t end = first(block + 1), fetched = block - (to - fetching);
-    const bool fetch = more && fetched >= 0;
-    tile.ahead = fetch ? stored + panel_bytes_ + fetched * step * steps_ : stored;
-    tile.ahead_step = fetch ? step : 0;
-    multiply_rows(begin, static_cast<int>(end - begin), tile, routine, result.activation);
-    tile.y += (end - begin) * result.stride;
-    if (tile.residual != nullptr) tile.residual += (end - begin) * result.stride;
-    begin = end;
+  const int most = tiles_at_once(result.activation);
+  Tile tiles[MOST_TILES];
+  int waiting = 0;
+  for (int64_t panel = panels.first; panel < panels.last; ++panel) {
+    const char* stored = weight.panels + panel * panel_bytes_;
+    const void* weights = wide ? widened(stored) : stored;
+    const bool followed = more || panel + 1 < panels.last;
+    for (int64_t block = blocks.first; block < blocks.last; ++block) {
+      const int64_t row = first(block), fetched = block - (blocks.last - fetching);
+      const int64_t at = (row - begin) * result.stride + (panel - panels.first) * PANEL;
+      const bool fetch = followed && fetched >= 0;
+      Tile& tile = tiles[waiting++];
+      tile.rows = static_cast<int>(first(block + 1) - row);
+      tile.x = values_ + row * row_bytes_;
+      tile.panel = weights;
+      tile.steps = steps_;
+      tile.y = result.y + at;
+      tile.stride = result.stride;
+      tile.columns = static_cast<int>(std::min<int64_t>(PANEL, weight.outputs - panel * PANEL));
+      tile.bias = weight.bias == nullptr ? nullptr : weight.bias + panel * PANEL;
+      tile.residual = result.residual == nullptr ? nullptr : result.residual + at;
+      tile.relu = result.activation == Activation::relu;
+      tile.scale = weight.scale == nullptr ? nullptr : weight.scale + panel * PANEL * groups_;
+      tile.row_scale = scales_ + row;
+      tile.row_offset = offsets_ + row * groups_;
+      tile.ahead = fetch ? stored + panel_bytes_ + fetched * step * steps_ : stored;
+      tile.ahead_step = fetch ? step : 0;
+      if (waiting == most) {
+        multiply_tiles(tiles, waiting, routine, result.activation);
+        waiting = 0;
+      }
+    }
   }
+  if (waiting > 0) multiply_tiles(tiles, waiting, routine, result.activation);
 }
 
-PackedRows::TileRoutine PackedRows::tile_routine(bool wide) const {
+// Those of widened weights are multiplied one by one: the next panel is widened to the same memory.
+int PackedRows::tiles_at_once(Activation activation) const {
+  const int most = dense(precision_) ? routines_.dense_tiles : 1;
+  if (of_tiles(activation)) return most;
+  const int64_t cached = CACHED_VALUES / (PANEL * ceil_div(rows_, blocks_));
+  return static_cast<int>(std::clamp<int64_t>(cached, 1, most));
+}
+
+TileRoutine PackedRows::tile_routine(bool wide) const {
   switch (precision_) {
-    case Precision::float32: return routines_.float_tile;
-    case Precision::float16: return wide ? routines_.float_tile : routines_.float16_tile;
-    case Precision::bfloat16: return wide ? routines_.float_tile : routines_.bfloat16_tile;
-    case Precision::bfloat16_pairs: return routines_.pair_tile;
-    case Precision::int8: return routines_.int8_tile;
-    case Precision::int4: return wide ? routines_.wide_int4_tile : routines_.int4_tile;
-    default: return routines_.int16_tile;
+    case Precision::float32: return routines_.float_tiles;
+    case Precision::float16: return wide ? routines_.float_tiles : routines_.float16_tiles;
+    case Precision::bfloat16: return wide ? routines_.float_tiles : routines_.bfloat16_tiles;
+    case Precision::bfloat16_pairs: return routines_.pair_tiles;
+    case Precision::int8: return routines_.int8_tiles;
+    case Precision::int4: return wide ? routines_.wide_int4_tiles : routines_.int4_tiles;
+    default: return routines_.int16_tiles;
   }
 }
 
@@ -120,33 +147,30 @@ const void* PackedRows::widened(const char* stored) const {
   return to;
 }
 
-// The packed rows begin .. begin + count - 1; the tile lacks only what belongs to them.
-void PackedRows::multiply_rows(int64_t begin, int count, Tile& tile, TileRoutine routine, Activation activation) const {
-  tile.x = values_ + begin * row_bytes_;
-  tile.row_scale = scales_ + begin;
-  tile.row_offset = offsets_ + begin * groups_;
-  tile.relu = activation == Activation::relu;
-  if (tile.relu || activation == Activation::none) {
-    routine(tile, count);
-  } else {
-    activate_block(tile, count, routine, activation);
+// Activations that tiles do not know go by way of memory beside.
+void PackedRows::multiply_tiles(const Tile* tiles, int count, TileRoutine routine, Activation activation) const {
+  if (of_tiles(activation)) return routine(tiles, count);
+  static thread_local Buffer buffer;
+  auto* const values = buffer.at_least<float>(CACHED_VALUES);
+  Tile beside[MOST_TILES];
+  float* next = values;
+  for (int i = 0; i < count; ++i) {
+    beside[i] = tiles[i];
+    beside[i].y = next;
+    beside[i].stride = PANEL;
+    beside[i].residual = nullptr;
+    next += tiles[i].rows * PANEL;
+    if (tiles[i].columns < PANEL) std::fill(beside[i].y, next, 0.0f);
   }
-}
-
-// As multiply_rows for activations that the tile does not know, by way of memory beside.
-void PackedRows::activate_block(Tile tile, int count, TileRoutine routine, Activation activation) const {
-  alignas(64) float values[MOST_ROWS * PANEL] = {};
-  float* y = tile.y;
-  const float* added = tile.residual;
-  const int64_t stride = tile.stride;
-  tile.y = values;
-  tile.stride = PANEL;
-  tile.residual = nullptr;
-  routine(tile, count);
-  routines_.activate(activation, values, count * PANEL);
-  for (int r = 0; r < count; ++r) {
-    for (int c = 0; c < tile.columns; ++c) {
-      y[r * stride + c] = values[r * PANEL + c] + (added == nullptr ? 0.0f : added[r * stride + c]);
+  routine(beside, count);
+  routines_.activate(activation, values, next - values);
+  for (int i = 0; i < count; ++i) {
+    const Tile& tile = tiles[i];
+    for (int r = 0; r < tile.rows; ++r) {
+      const float* from = beside[i].y + r * PANEL;
+      float* y = tile.y + r * tile.stride;
+      const float* added = tile.residual == nullptr ? nullptr : tile.residual + r * tile.stride;
+      for (int c = 0; c < tile.columns; ++c) y[c] = from[c] + (added == nullptr ? 0.0f : added[c]);
     }
   }
 }

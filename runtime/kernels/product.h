@@ -26,6 +26,11 @@ struct Result {
 // Rows packed for tiles, in blocks of nearly as many rows each.
 class PackedRows {
  public:
+  // The panels or blocks first .. last - 1.
+  struct Range {
+    int64_t first, last;
+  };
+
   // Packs x [rows, depth] into memory of the calling thread, which holds one of these at a time; with a context all
   // threads pack.
   PackedRows(const Routines& routines, Precision precision, const float* x, int64_t rows, int64_t depth);
@@ -38,13 +43,11 @@ class PackedRows {
   int64_t first(int64_t block) const { return rows_ * block / blocks_; }
   float scale(int64_t row) const { return scales_[row]; }  // of integers
 
-  // The blocks from .. to - 1 times a panel; `result` says where the first row of them and the first output of the panel
-  // go. The weight's panel after it is fetched meanwhile, if that is what will be read next (`more`).
-  void multiply(const Weight& weight, int64_t panel, int64_t from, int64_t to, bool more, const Result& result) const;
+  // Some blocks times some panels; `result` says where the first row of the blocks and the first output of the panels go.
+  // The weight's panel after these is fetched meanwhile, if that is what will be read next (`more`).
+  void multiply(const Weight& weight, Range panels, Range blocks, bool more, const Result& result) const;
 
  private:
-  using TileRoutine = void (*)(const Tile& tile, int rows);
-
   PackedRows(const Routines& routines, Precision precision, int64_t rows, int64_t depth);
   void pack(const float* x, int64_t block) const;
   bool narrow() const {
@@ -52,8 +55,8 @@ class PackedRows {
   }
   TileRoutine tile_routine(bool wide) const;
   const void* widened(const char* stored) const;
-  void multiply_rows(int64_t begin, int count, Tile& tile, TileRoutine routine, Activation activation) const;
-  void activate_block(Tile tile, int count, TileRoutine routine, Activation activation) const;
+  int tiles_at_once(Activation activation) const;
+  void multiply_tiles(const Tile* tiles, int count, TileRoutine routine, Activation activation) const;
 
   const Routines& routines_;
   Precision precision_;

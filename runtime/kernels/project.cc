@@ -38,6 +38,8 @@ struct Bound : Weight {
 };
 
 struct Project {
+  using Range = PackedRows::Range;
+
   explicit Project(const OrtKernelInfo* raw) : routines_(routines()) {
     const Ort::ConstKernelInfo info(raw);
     depth_ = info.GetAttribute<int64_t>("depth");
@@ -170,7 +172,7 @@ struct Project {
     void project_rows(int64_t first, int64_t last) const {
       if (first == last) return;
       const PackedRows packed(kernel.routines_, kernel.precision_, x + first * depth, last - first, depth);
-      multiply(packed, first, 0, packed.blocks(), 0, panels);
+      multiply(packed, first, {0, packed.blocks()}, {0, panels});
       normalize(first, last);
     }
 
@@ -183,25 +185,25 @@ struct Project {
       const int64_t groups = std::min(panels, ceil_div(ITEMS_PER_THREAD * threads, chunks));
       parallel(context, groups * chunks, [&](size_t i) {
         const int64_t chunk = i / groups, group = i % groups;
-        multiply(packed, 0, packed.blocks() * chunk / chunks, packed.blocks() * (chunk + 1) / chunks,
-                 panels * group / groups, panels * (group + 1) / groups);
+        multiply(packed, 0, {packed.blocks() * chunk / chunks, packed.blocks() * (chunk + 1) / chunks},
+                 {panels * group / groups, panels * (group + 1) / groups});
       });
       const int64_t together = std::max<int64_t>(1, FEW_VALUES / parts[0].outputs);
       parallel(context, kernel.norm_ == Norm::none ? 0 : ceil_div(rows, together),
                [&](size_t i) { normalize(i * together, std::min<int64_t>(rows, (i + 1) * together)); });
     }
 
-    // The blocks from .. to - 1 of packed rows, the first of which is row `row`, times panels first .. last - 1 of all
-    // parts.
-    void multiply(const PackedRows& packed, int64_t row, int64_t from, int64_t to, int64_t first, int64_t last) const {
+    // Some blocks of packed rows, the first of which is row `row`, times some panels, which are counted through all parts.
+    void multiply(const PackedRows& packed, int64_t row, Range blocks, Range wanted) const {
       int64_t begin = 0;  // the first panel of a part
       for (const Bound& part : parts) {
         const int64_t end = begin + ceil_div(part.outputs, PANEL);
-        for (int64_t p = std::max(begin, first); p < std::min(end, last); ++p) {
-          const int64_t at = (row + packed.first(from)) * part.outputs + (p - begin) * PANEL;
+        const Range own{std::max(begin, wanted.first) - begin, std::min(end, wanted.last) - begin};
+        if (own.first < own.last) {
+          const int64_t at = (row + packed.first(blocks.first)) * part.outputs + own.first * PANEL;
           const float* added = residual == nullptr ? nullptr : residual + at;
           const Result result{part.y + at, part.outputs, added, kernel.activation_};
-          packed.multiply(part, p - begin, from, to, p + 1 < end, result);
+          packed.multiply(part, own, blocks, begin + own.last < end, result);
         }
         begin = end;
       }

@@ -29,11 +29,8 @@ class LogitShares {
       float* logits = buffer.at_least<float>((last - first) * STRIDE);
       for (int64_t block = scan.first_block(part); block < end; ++block) {
         const int64_t begin = block * SCAN_BLOCK / PANEL, panels = ceil_div(scan.tokens_of(block), PANEL);
-        for (int64_t panel = 0; panel < panels; ++panel) {
-          const bool more = panel + 1 < panels || block + 1 < end;
-          const Result result{logits + panel * PANEL, STRIDE, nullptr, Activation::none};
-          packed_.multiply(weight_, begin + panel, from, to, more, result);
-        }
+        const Result result{logits, STRIDE, nullptr, Activation::none};
+        packed_.multiply(weight_, {begin, begin + panels}, {from, to}, block + 1 < end, result);
         for (int64_t row = first; row < last; ++row) look(row, part, block, logits + (row - first) * STRIDE);
       }
     });

@@ -44,6 +44,13 @@ inline void configure_tiles(int top, int bottom) {
 
 inline void release_tiles() { asm volatile("tilerelease" : : : "memory"); }
 
+// Whether they are configured on this thread, for tests: STTILECFG gives zeros if not.
+inline bool tiles_in_use() {
+  TileShapes shapes;
+  asm volatile("sttilecfg %0" : "=m"(shapes) : : "memory");
+  return shapes.palette != 0;
+}
+
 template <int to>
 inline void clear_tile() {
   asm volatile("tilezero %%tmm%c0" : : "i"(to));

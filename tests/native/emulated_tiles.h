@@ -3,65 +3,100 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 namespace xformc {
-namespace {
 
 struct EmulatedTile {
   int rows;
   alignas(64) uint8_t bytes[16][64];
 };
 
-thread_local EmulatedTile tiles[8];
+// Those of a thread, which must have none in use when it ends.
+struct EmulatedTiles {
+  ~EmulatedTiles() { check(!in_use, "they are still configured at the end of a thread"); }
+
+  static void check(bool right, const char* what) {
+    if (right) return;
+    std::fprintf(stderr, "emulated tiles: %s\n", what);
+    std::abort();
+  }
+
+  EmulatedTile& operator[](int i) {
+    check(in_use && tiles[i].rows > 0, "one is used that is not configured");
+    return tiles[i];
+  }
+
+  bool in_use = false;
+  EmulatedTile tiles[8] = {};
+};
+
+inline thread_local EmulatedTiles emulated_tiles;
+
+namespace {
 
 inline bool permit_tiles() { return true; }
 
 inline void configure_tiles(int top, int bottom) {
   const int rows[8] = {top, top, bottom, bottom, top, bottom, 16, 16};
-  for (int i = 0; i < 8; ++i) tiles[i] = EmulatedTile{rows[i], {}};
+  for (int i = 0; i < 8; ++i) {
+    EmulatedTiles::check(rows[i] >= 0 && rows[i] <= 16, "one is configured for too many rows");
+    emulated_tiles.tiles[i] = EmulatedTile{rows[i], {}};
+  }
+  emulated_tiles.in_use = true;
 }
 
-// What is computed after it uses registers without rows.
-inline void release_tiles() {
-  for (EmulatedTile& tile : tiles) tile = EmulatedTile{};
-}
+inline void release_tiles() { emulated_tiles.in_use = false; }
+inline bool tiles_in_use() { return emulated_tiles.in_use; }
 
 template <int to>
 inline void clear_tile() {
-  std::memset(tiles[to].bytes, 0, sizeof tiles[to].bytes);
+  EmulatedTile& tile = emulated_tiles[to];
+  std::memset(tile.bytes, 0, sizeof tile.bytes);
 }
 
 template <int to>
 inline void load_tile(const void* from, size_t stride) {
-  for (int r = 0; r < tiles[to].rows; ++r) {
-    std::memcpy(tiles[to].bytes[r], static_cast<const char*>(from) + static_cast<size_t>(r) * stride, 64);
+  EmulatedTile& tile = emulated_tiles[to];
+  for (int r = 0; r < tile.rows; ++r) {
+    std::memcpy(tile.bytes[r], static_cast<const char*>(from) + static_cast<size_t>(r) * stride, 64);
   }
 }
 
 template <int from>
 inline void store_tile(void* to, size_t stride) {
-  for (int r = 0; r < tiles[from].rows; ++r) {
-    std::memcpy(static_cast<char*>(to) + static_cast<size_t>(r) * stride, tiles[from].bytes[r], 64);
+  const EmulatedTile& tile = emulated_tiles[from];
+  for (int r = 0; r < tile.rows; ++r) {
+    std::memcpy(static_cast<char*>(to) + static_cast<size_t>(r) * stride, tile.bytes[r], 64);
+  }
+}
+
+// Sets each sum of the first tile, of type Sum, to add(sum, its row of x, all weights, its column's first byte).
+template <typename Sum, typename Add>
+inline void multiply_tiles(EmulatedTile& sums, const EmulatedTile& x, const EmulatedTile& weights, const Add& add) {
+  EmulatedTiles::check(sums.rows == x.rows && weights.rows == 16, "some that do not fit are multiplied");
+  for (int r = 0; r < sums.rows; ++r) {
+    for (int n = 0; n < 16; ++n) {
+      Sum sum;
+      std::memcpy(&sum, &sums.bytes[r][4 * n], 4);
+      sum = add(sum, x.bytes[r], weights.bytes, 4 * n);
+      std::memcpy(&sums.bytes[r][4 * n], &sum, 4);
+    }
   }
 }
 
 template <int sums, int x, int weights>
 inline void multiply_bytes() {
-  for (int r = 0; r < tiles[sums].rows; ++r) {
-    for (int n = 0; n < 16; ++n) {
-      uint32_t sum;
-      std::memcpy(&sum, &tiles[sums].bytes[r][4 * n], 4);
-      for (int k = 0; k < tiles[weights].rows; ++k) {
-        for (int i = 0; i < 4; ++i) {
-          const int byte = static_cast<int8_t>(tiles[x].bytes[r][4 * k + i]),
-                    weight = tiles[weights].bytes[k][4 * n + i];
-          sum += static_cast<uint32_t>(byte * weight);
-        }
-      }
-      std::memcpy(&tiles[sums].bytes[r][4 * n], &sum, 4);
-    }
-  }
+  multiply_tiles<uint32_t>(emulated_tiles[sums], emulated_tiles[x], emulated_tiles[weights],
+                           [](uint32_t sum, const uint8_t* row, const uint8_t (*weight)[64], int column) {
+                             for (int k = 0; k < 64; ++k) {
+                               const int byte = static_cast<int8_t>(row[k]);
+                               sum += static_cast<uint32_t>(byte * weight[k / 4][column + k % 4]);
+                             }
+                             return sum;
+                           });
 }
 
 inline float widened(const uint8_t* number) {
@@ -74,19 +109,14 @@ inline float widened(const uint8_t* number) {
 // Numbers too small for a normal one are not flushed to 0.
 template <int sums, int x, int weights>
 inline void multiply_pairs() {
-  for (int r = 0; r < tiles[sums].rows; ++r) {
-    for (int n = 0; n < 16; ++n) {
-      float halves[2] = {0, 0}, sum;
-      std::memcpy(&sum, &tiles[sums].bytes[r][4 * n], 4);
-      for (int k = 0; k < tiles[weights].rows; ++k) {
-        for (int i = 0; i < 2; ++i) {
-          halves[i] += widened(&tiles[x].bytes[r][4 * k + 2 * i]) * widened(&tiles[weights].bytes[k][4 * n + 2 * i]);
-        }
-      }
-      sum += halves[0] + halves[1];
-      std::memcpy(&tiles[sums].bytes[r][4 * n], &sum, 4);
-    }
-  }
+  multiply_tiles<float>(emulated_tiles[sums], emulated_tiles[x], emulated_tiles[weights],
+                        [](float sum, const uint8_t* row, const uint8_t (*weight)[64], int column) {
+                          float halves[2] = {0, 0};
+                          for (int k = 0; k < 32; ++k) {
+                            halves[k % 2] += widened(row + 2 * k) * widened(&weight[k / 2][column + k % 2 * 2]);
+                          }
+                          return sum + (halves[0] + halves[1]);
+                        });
 }
 
 }  // namespace

@@ -3,19 +3,28 @@
 // AVX2, of AVX-VNNI, with the instructions of AVX-512 that do the same, of AVX-512 and of AMX, perhaps emulated.
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "attend.h"
 #include "gemm.h"
+#if defined(__x86_64__)
+#include "tiles.h"
+#endif
 
 using namespace xformc;
 
@@ -50,6 +59,42 @@ void check(bool same, const std::string& what) {
   if (!same && ++failures <= 20) std::printf("DIFFERENT: %s\n", what.c_str());
 }
 
+// Bytes right before a page that no one may read.
+class Guarded {
+ public:
+  explicit Guarded(size_t size, char value = 0) : size_(size) {
+    const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    mapped_ = (size + page - 1) / page * page + page;
+    void* memory = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) std::abort();
+    memory_ = static_cast<char*>(memory);
+    if (mprotect(memory_ + mapped_ - page, page, PROT_NONE) != 0) std::abort();
+    data_ = memory_ + mapped_ - page - size;
+    std::memset(data_, value, size);
+  }
+  template <typename T>
+  explicit Guarded(const std::vector<T>& values) : Guarded(values.size() * sizeof(T)) {
+    std::memcpy(data_, values.data(), size_);
+  }
+  Guarded(Guarded&& other) noexcept
+      : memory_(std::exchange(other.memory_, nullptr)), data_(other.data_), mapped_(other.mapped_), size_(other.size_) {
+  }
+  Guarded& operator=(Guarded&&) = delete;
+  ~Guarded() {
+    if (memory_ != nullptr) munmap(memory_, mapped_);
+  }
+
+  char* data() { return data_; }
+  const char* data() const { return data_; }
+  bool operator==(const Guarded& other) const {
+    return size_ == other.size_ && std::memcmp(data_, other.data_, size_) == 0;
+  }
+
+ private:
+  char *memory_, *data_;
+  size_t mapped_, size_;
+};
+
 template <typename T>
 bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
@@ -69,8 +114,20 @@ std::vector<uint8_t> random_weights(size_t count) {
   return weights;
 }
 
+// Calls a routine, at whose end no tiles of AMX may be in use.
+void multiply(TileRoutine routine, const std::vector<Tile>& tiles) {
+  routine(tiles.data(), static_cast<int>(tiles.size()));
+#if defined(__x86_64__)
+  static const bool may_use = may_use_tiles();
+  if (may_use && tiles_in_use()) {
+    std::fprintf(stderr, "a routine left tiles in use\n");
+    std::exit(EXIT_FAILURE);
+  }
+#endif
+}
+
 struct Packed {
-  std::vector<int8_t> x;
+  Guarded x;
   std::vector<float> scale;
   std::vector<int32_t> offset;
   bool operator==(const Packed& other) const {
@@ -90,10 +147,10 @@ Packed pack(const Routines& routines, Kind kind, const float* x, int rows, int64
   const int64_t chunk = kind == Kind::int8 ? routines.chunk : 1,
                 four_size = kind == Kind::int8 ? routines.four_size : 4;
   const int64_t row_bytes = (steps_of(kind, depth) + chunk - 1) / chunk * chunk * four_size;
-  Packed to{std::vector<int8_t>(rows * row_bytes), std::vector<float>(rows),
-            std::vector<int32_t>(rows * groups_of(kind, depth))};
-  if (kind == Kind::int8) routines.pack_int8(x, rows, depth, to.x.data(), to.scale.data(), to.offset.data());
-  if (kind == Kind::int4) routines.pack_int4(x, rows, depth, to.x.data(), to.scale.data(), to.offset.data());
+  Packed to{Guarded(rows * row_bytes), std::vector<float>(rows), std::vector<int32_t>(rows * groups_of(kind, depth))};
+  auto* bytes = reinterpret_cast<int8_t*>(to.x.data());
+  if (kind == Kind::int8) routines.pack_int8(x, rows, depth, bytes, to.scale.data(), to.offset.data());
+  if (kind == Kind::int4) routines.pack_int4(x, rows, depth, bytes, to.scale.data(), to.offset.data());
   if (kind == Kind::int16) {
     routines.pack_int16(x, rows, depth, reinterpret_cast<int16_t*>(to.x.data()), to.scale.data());
   }
@@ -101,7 +158,7 @@ Packed pack(const Routines& routines, Kind kind, const float* x, int rows, int64
 }
 
 struct Weights {
-  std::vector<uint8_t> panel;
+  Guarded panel;
   std::vector<float> scale;
 };
 
@@ -116,7 +173,7 @@ std::vector<float> product(const Routines& routines, Kind kind, const std::vecto
   tile.stride = PANEL;
   tile.columns = columns;
   tile.scale = weights.scale.data();
-  tile.ahead = reinterpret_cast<const char*>(weights.panel.data());
+  tile.ahead = weights.panel.data();
   const int most = kind == Kind::int8 ? routines.dense_rows : routines.rows;
   for (int first = 0; first < rows; first += most) {
     const int count = std::min(most, rows - first);
@@ -125,10 +182,11 @@ std::vector<float> product(const Routines& routines, Kind kind, const std::vecto
     tile.y = y.data() + first * PANEL;
     tile.row_scale = packed.scale.data();
     tile.row_offset = packed.offset.data();
-    const auto routine = kind == Kind::int8   ? routines.int8_tile
-                         : kind == Kind::int4 ? routines.int4_tile
-                                              : routines.int16_tile;
-    routine(tile, count);
+    tile.rows = count;
+    const auto routine = kind == Kind::int8   ? routines.int8_tiles
+                         : kind == Kind::int4 ? routines.int4_tiles
+                                              : routines.int16_tiles;
+    multiply(routine, {tile});
   }
   return y;
 }
@@ -137,7 +195,7 @@ void compare_integers(const Routines& routines, const std::string& name, Kind ki
                       int columns) {
   const auto x = random_floats(rows * depth);
   const size_t bytes = steps_of(kind, depth) * PANEL * 4;
-  const Weights weights{kind == Kind::int8 ? random_weights(bytes) : random_bits<uint8_t>(bytes),
+  const Weights weights{Guarded(kind == Kind::int8 ? random_weights(bytes) : random_bits<uint8_t>(bytes)),
                         random_floats(PANEL * groups_of(kind, depth))};
   const std::string what = name + " kind " + std::to_string(static_cast<int>(kind)) + ", " + std::to_string(rows) +
                            " rows of " + std::to_string(depth) + ", " + std::to_string(columns) + " columns";
@@ -157,7 +215,7 @@ void compare_extremes(const Routines& routines, const std::string& name, uint8_t
   constexpr int64_t DEPTH = 4096;
   const int rows = routines.dense_rows;
   const std::vector<float> x(rows * DEPTH, sign);
-  const Weights weights{std::vector<uint8_t>(DEPTH * PANEL, weight), std::vector<float>(PANEL, 1.0f)};
+  const Weights weights{Guarded(DEPTH * PANEL, static_cast<char>(weight)), std::vector<float>(PANEL, 1.0f)};
   const auto a = product(PORTABLE, Kind::int8, x, weights, rows, DEPTH, PANEL);
   const auto b = product(routines, Kind::int8, x, weights, rows, DEPTH, PANEL);
   const float exact = std::round(a[0] * 127), expected = sign * 127.0f * DEPTH * (weight - 128.0f);
@@ -177,6 +235,7 @@ void compare_floats(const Routines& routines, const std::string& name, int rows,
     std::vector<float> packed(rows * depth), y(rows * PANEL, 12345.0f);
     by.pack_float(x.data(), rows, depth, packed.data());
     Tile tile{};
+    tile.rows = rows;
     tile.x = packed.data();
     tile.panel = kind == 0 ? static_cast<const void*>(weights.data()) : kind == 1 ? narrow.data() : brain.data();
     tile.steps = depth;
@@ -185,7 +244,7 @@ void compare_floats(const Routines& routines, const std::string& name, int rows,
     tile.columns = columns;
     tile.bias = bias.data();
     tile.ahead = reinterpret_cast<const char*>(weights.data());
-    (kind == 0 ? by.float_tile : kind == 1 ? by.float16_tile : by.bfloat16_tile)(tile, rows);
+    multiply(kind == 0 ? by.float_tiles : kind == 1 ? by.float16_tiles : by.bfloat16_tiles, {tile});
     return y;
   };
   for (int kind = 0; kind < 3; ++kind) {
@@ -194,11 +253,11 @@ void compare_floats(const Routines& routines, const std::string& name, int rows,
   }
 }
 
-// Products of pairs in bfloat16, of which a routine may add up even and odd ones apart.
-void compare_pairs(const Routines& routines, const std::string& name, int rows, int64_t depth, int columns) {
-  const auto x = random_floats(rows * depth), bias = random_floats(PANEL), residual = random_floats(rows * PANEL);
-  const int64_t steps = (depth + 1) / 2;
-  std::vector<uint16_t> panel(steps * PANEL * 2, 0x8000);  // -0 after an odd depth, as the compiler writes it
+int64_t pair_steps(int64_t depth) { return (depth + 1) / 2; }
+
+Guarded random_pairs(int64_t depth) {
+  std::vector<uint16_t> panel(pair_steps(depth) * PANEL * 2,
+                              0x8000);  // -0 after an odd depth, as the compiler writes it
   for (int64_t k = 0; k < depth; ++k) {
     for (int n = 0; n < PANEL; ++n) {
       const float weight = normal();
@@ -207,24 +266,38 @@ void compare_pairs(const Routines& routines, const std::string& name, int rows, 
       panel[(k / 2 * PANEL + n) * 2 + k % 2] = static_cast<uint16_t>(bits >> 16);
     }
   }
+  return Guarded(panel);
+}
+
+Guarded pack_pairs(const Routines& routines, const float* x, int rows, int64_t depth) {
+  const auto unset = static_cast<char>(0xff);  // what is no number, as memory that was used before may be
+  const int64_t whole = (pair_steps(depth) + routines.chunk - 1) / routines.chunk * routines.chunk;
+  Guarded packed(rows * whole * routines.pair_size, unset);
+  routines.pack_pairs(x, rows, depth, packed.data());
+  return packed;
+}
+
+// Products of pairs in bfloat16, of which a routine may add up even and odd ones apart.
+void compare_pairs(const Routines& routines, const std::string& name, int rows, int64_t depth, int columns) {
+  const auto x = random_floats(rows * depth), bias = random_floats(PANEL), residual = random_floats(rows * PANEL);
+  const Guarded panel = random_pairs(depth);
   const auto product = [&](const Routines& by, int most) {
     std::vector<float> y(rows * PANEL, 12345.0f);
     for (int first = 0; first < rows; first += most) {
       const int count = std::min(most, rows - first);
-      const auto unset = static_cast<char>(0xff);  // what is no number, as memory that was used before may be
-      std::vector<char> packed(count * ((steps + by.chunk - 1) / by.chunk * by.chunk) * by.pair_size, unset);
-      by.pack_pairs(x.data() + first * depth, count, depth, packed.data());
+      const Guarded packed = pack_pairs(by, x.data() + first * depth, count, depth);
       Tile tile{};
+      tile.rows = count;
       tile.x = packed.data();
       tile.panel = panel.data();
-      tile.steps = steps;
+      tile.steps = pair_steps(depth);
       tile.y = y.data() + first * PANEL;
       tile.residual = residual.data() + first * PANEL;
       tile.stride = PANEL;
       tile.columns = columns;
       tile.bias = bias.data();
-      tile.ahead = reinterpret_cast<const char*>(panel.data());
-      by.pair_tile(tile, count);
+      tile.ahead = panel.data();
+      multiply(by.pair_tiles, {tile});
     }
     return y;
   };
@@ -233,6 +306,68 @@ void compare_pairs(const Routines& routines, const std::string& name, int rows, 
   check(near(found, product(PORTABLE, PORTABLE.dense_rows), 2e-6f * static_cast<float>(depth)),
         name + ": pairs, " + std::to_string(rows) + " rows of " + std::to_string(depth) + ", " +
             std::to_string(columns) + " columns");
+}
+
+// One tile of a call, with memory of its own.
+struct Own {
+  Own(const Routines& routines, bool bytes, int rows)
+      : depth(1 + static_cast<int64_t>(generator() % 200)), bias(random_floats(PANEL)), scale(random_floats(PANEL)),
+        residual(random_floats(rows * STRIDE)),
+        panel(bytes ? Guarded(random_weights(steps_of(Kind::int8, depth) * PANEL * 4)) : random_pairs(depth)),
+        packed(pack_rows(routines, bytes, rows)) {
+    tile.rows = rows;
+    tile.x = packed.x.data();
+    tile.panel = panel.data();
+    tile.steps = bytes ? steps_of(Kind::int8, depth) : pair_steps(depth);
+    tile.stride = STRIDE;
+    tile.columns = 1 + static_cast<int>(generator() % PANEL);
+    tile.bias = generator() % 2 == 0 ? bias.data() : nullptr;
+    tile.residual = generator() % 2 == 0 ? residual.data() : nullptr;
+    tile.relu = generator() % 2 == 0;
+    tile.scale = scale.data();
+    tile.row_scale = packed.scale.data();
+    tile.row_offset = packed.offset.data();
+    tile.ahead = panel.data();
+  }
+
+  Packed pack_rows(const Routines& routines, bool bytes, int rows) const {
+    const auto x = random_floats(rows * depth);
+    if (bytes) return pack(routines, Kind::int8, x.data(), rows, depth);
+    return Packed{pack_pairs(routines, x.data(), rows, depth), {}, {}};
+  }
+
+  static constexpr int STRIDE = PANEL + 5;
+  const int64_t depth;
+  const std::vector<float> bias, scale, residual;
+  const Guarded panel;
+  const Packed packed;
+  Tile tile{};
+};
+
+// Tiles of one call have the bits of each one alone, whatever their rows are.
+void compare_calls(const Routines& routines, const std::string& name, bool bytes) {
+  const TileRoutine routine = bytes ? routines.int8_tiles : routines.pair_tiles;
+  for (int count = 1; count <= MOST_TILES; ++count) {
+    std::deque<Own> own;
+    const int most = 1 + static_cast<int>(generator() % routines.dense_rows);
+    for (int i = 0; i < count; ++i) {
+      const int fewer = static_cast<int>(generator() % (count % 2 == 0 ? 2 : most));
+      own.emplace_back(routines, bytes, std::max(1, most - fewer));
+    }
+    const size_t size = static_cast<size_t>(MOST_ROWS) * Own::STRIDE;
+    std::vector<float> together(count * size, 12345.0f), alone = together;
+    std::vector<Tile> tiles;
+    for (int i = 0; i < count; ++i) {
+      Tile tile = own[i].tile;
+      tile.y = together.data() + i * size;
+      tiles.push_back(tile);
+      tile.y = alone.data() + i * size;
+      multiply(routine, {tile});
+    }
+    multiply(routine, tiles);
+    check(same_bits(together, alone), name + ": " + std::to_string(count) + " tiles of up to " + std::to_string(most) +
+                                          " rows of " + (bytes ? "bytes" : "pairs"));
+  }
 }
 
 // Numbers in bfloat16: to the nearest, ties to even; what is infinite or no number stays so, and in its row.
@@ -246,16 +381,16 @@ void compare_rounding(const Routines& routines, const std::string& name) {
   std::vector<float> found(rows * PANEL);
   for (int first = 0; first < rows; first += routines.dense_rows) {
     const int count = std::min(routines.dense_rows, rows - first);
-    std::vector<char> packed(count * routines.chunk * routines.pair_size);
-    routines.pack_pairs(x.data() + first, count, 1, packed.data());
+    const Guarded packed = pack_pairs(routines, x.data() + first, count, 1);
     Tile tile{};
+    tile.rows = count;
     tile.x = packed.data();
     tile.panel = panel.data();
     tile.steps = 1;
     tile.y = found.data() + first * PANEL;
     tile.stride = tile.columns = PANEL;
     tile.ahead = reinterpret_cast<const char*>(panel.data());
-    routines.pair_tile(tile, count);
+    multiply(routines.pair_tiles, {tile});
   }
   const std::vector<float> wanted{
       1.0f, 1.0f + std::ldexp(1.0f, -6), -1.0f, INFINITY, INFINITY, -INFINITY, NAN, 0.0f, 1.0f, 2.0f};
@@ -321,6 +456,7 @@ void compare_dense(const Routines& routines, const std::string& name) {
       }
     }
   }
+  for (const bool bytes : {true, false}) compare_calls(routines, name, bytes);
   compare_rounding(routines, name);
   for (const int weight : {1, 128, 255}) {
     for (const float sign : {-1.0f, 1.0f}) compare_extremes(routines, name, static_cast<uint8_t>(weight), sign);

@@ -262,7 +262,7 @@ def test_project_of_a_single_row_without_axes() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("precision", ["float32", "int8", "bfloat16_pairs"])
 def test_project_of_many_rows_and_panels(precision: str, threads: int) -> None:
     problem = make(Case(700, 200, ((300,), (1000,)), precision, bias=True, activation="relu"))
     for found, expected in zip(project(problem, threads), problem.expected, strict=True):
