@@ -126,7 +126,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     x = matrices.bfloat16()
     if tall:
         x = x.mT
-    x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=EPSILON)
+    x = x / torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True).clamp(min=EPSILON)
     for _ in range(ITERATIONS):
         gram = torch.bmm(x, x.mT)
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=cubic, alpha=quintic), x, beta=linear)

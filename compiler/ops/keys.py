@@ -302,9 +302,9 @@ def _beam_keys_onnx(op: BeamKeys, node: Node, onnx: OnnxEmitter, inputs: tuple[s
         name = inputs[0]
         if x != whole:
             name = onnx.op("Expand", onnx.op("Unsqueeze", name, [index]), onnx.shape(whole.axes))
-        groups = [(axis,) for axis in whole.axes]
-        groups[index : index + 2] = [whole.axes[index : index + 2]]
-        return onnx.op("Reshape", name, onnx.merged(*groups))
+        axes = whole.axes
+        before, after = ([(axis,) for axis in part] for part in (axes[:index], axes[index + 2 :]))
+        return onnx.op("Reshape", name, onnx.merged(*before, axes[index : index + 2], *after))
 
     return (onnx.once(f"keys of {inputs[0]} over {whole}", make),)
 

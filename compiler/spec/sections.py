@@ -122,7 +122,7 @@ class Lion(Section):
 class Muon(Section):
     """Jordan et al. (2024): orthogonal updates of linear maps; embeddings, the output, gains and biases have AdamW's.
 
-    The rate is that of AdamW. It needs PyTorch 2.9 or newer.
+    The rate is that of AdamW.
     """
 
     momentum: Fraction = 0.95

@@ -1,8 +1,8 @@
 """Drives a search on a device: runs `prepare` once, then `step` until the search is done.
 
 The state of the search stays on the device in two sets of buffers. One step reads the first set and writes the second,
-the next step does the reverse. Both are bound once, and then only started. Caches that steps write in place are the same
-in both sets.
+the next step does the reverse. Both are bound once, and then only started. Caches that steps write in place are the
+same in both sets.
 """
 
 import threading

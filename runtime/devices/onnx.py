@@ -46,8 +46,8 @@ class OnnxDevice:
     def __init__(
         self, directory: Path, name: DeviceName, threads: int | None = None, *, in_place: bool = False
     ) -> None:
-        """`threads` is the number of CPU threads. `in_place`: see `Device`; ONNX Runtime's ScatterElements copies nothing
-        if its input and its output are the same memory.
+        """`threads` is the number of CPU threads. `in_place`: see `Device`; ONNX Runtime's ScatterElements copies
+        nothing if its input and its output are the same memory.
         """
         self._directory, self._threads, self.in_place = directory, threads, in_place
         self._name: DeviceName = name

@@ -55,7 +55,7 @@ class _Narrowing:
             for index, name in enumerate(node.input):
                 node.input[index] = self.renamed.get(name, name)
             to = _target(node)
-            small = self.small(node.input[0], to) if to in _HALVES else None
+            small = self.small(node.input[0], to) if to is not None and to in _HALVES else None
             if small is None:
                 self.add(node)
             elif node.output[0] in self.named:
@@ -71,7 +71,7 @@ class _Narrowing:
         kind = _target(node) if node.op_type == "Cast" else None
         if node.op_type in _KEPT and node.input:
             kind = self.halves.get(node.input[0])
-        if kind in _HALVES:
+        if kind is not None and kind in _HALVES:
             self.halves[node.output[0]] = kind
         return node.output[0]
 

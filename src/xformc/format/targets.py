@@ -18,8 +18,8 @@ class Traits:
     contrib: models use ONNX Runtime's own operators (com.microsoft). kernels: models use the operators of
     docs/kernels.md. fixed: searches have fixed shapes, run on a GPU, and may be driven step by step. typed: matrix
     products are computed in the number format of their weights. calibrated: matrix products may quantize activations
-    with calibrated scales. plans: models are built into TensorRT plans. in_place: a step writes into its fixed caches, if
-    its input and its output are the same memory.
+    with calibrated scales. plans: models are built into TensorRT plans. in_place: a step writes into its fixed caches,
+    if its input and its output are the same memory.
     """
 
     contrib: bool = False
