@@ -123,10 +123,11 @@ def orthogonal(matrices: Tensor) -> Tensor:
     """
     linear, cubic, quintic = COEFFICIENTS
     tall = matrices.shape[1] > matrices.shape[2]
-    x = matrices.bfloat16()
+    x: Tensor = matrices.bfloat16()
     if tall:
         x = x.mT
-    x = x / torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True).clamp(min=EPSILON)
+    norms = torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True)
+    x = x / torch.clamp_min(norms, EPSILON)
     for _ in range(ITERATIONS):
         gram = torch.bmm(x, x.mT)
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=cubic, alpha=quintic), x, beta=linear)
