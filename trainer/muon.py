@@ -126,7 +126,7 @@ def orthogonal(matrices: Tensor) -> Tensor:
     x: Tensor = matrices.bfloat16()
     if tall:
         x = x.mT
-    norms = torch.linalg.vector_norm(x, dim=(1, 2), keepdim=True)
+    norms = cast(Tensor, torch.norm(x, dim=(1, 2), keepdim=True))  # pyright: ignore[reportUnknownMemberType]
     x = x / torch.clamp_min(norms, EPSILON)
     for _ in range(ITERATIONS):
         gram = torch.bmm(x, x.mT)

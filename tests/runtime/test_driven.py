@@ -1,6 +1,6 @@
 """A driven search agrees with the whole model, caches its buffers, and rejects what it cannot do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from tests.runtime.fixed_engines import Engines, Requests, write_engines
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.manifest import SampleOptions, SearchOptions
-from xformc.format.names import STEP
+from xformc.format.names import NEXT, STEP
 from xformc.format.plans import Profile
-from xformc.runtime.devices.device import Sizes
+from xformc.runtime.devices.device import Buffer, Sizes
 from xformc.runtime.devices.driven import KEPT
 from xformc.runtime.devices.fixed_shapes import BeamShapes, filled, joined, parts_of, size_of
-from xformc.runtime.devices.onnx import OnnxDevice, OnnxModel
+from xformc.runtime.devices.onnx import OnnxCall, OnnxDevice, OnnxModel
 from xformc.runtime.generation.generate import Prompt, SampleResult, sample
 from xformc.runtime.rows import pad
 from xformc.runtime.searching.search import SearchResult, length_limit, search
@@ -38,6 +38,25 @@ def engines(tmp_path_factory: pytest.TempPathFactory) -> WriteEngines:
         return made[name]
 
     return of
+
+
+class InPlace(OnnxDevice):
+    """The processor, with the buffers of each model's calls."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "cpu", 1, in_place=True)
+        self.bound = list[Mapping[str, Buffer]]()
+
+    def models(self, sizes: Sizes) -> tuple[OnnxModel, OnnxModel]:
+        prepare, step = super().models(sizes)
+        call = step.call
+
+        def recorded(buffers: Mapping[str, Buffer]) -> OnnxCall:
+            self.bound.append(buffers)
+            return call(buffers)
+
+        step.call = recorded  # pyright: ignore[reportAttributeAccessIssue]
+        return prepare, step
 
 
 class Recorded(OnnxDevice):
@@ -77,6 +96,28 @@ def test_driven_sampling_is_that_of_the_whole_model(name: str, engines: WriteEng
         requests = Requests(seed)
         prompts, options, end = requests.prompts(), requests.sampling(), requests.end()
         assert_alike(sample(driven, prompts, options, end), sample(whole, prompts, options, end))
+
+
+@pytest.mark.parametrize("name", ["transformer_base", "seq2seq_attention", "gpt"])
+def test_caches_that_are_written_in_place_change_no_result(name: str, engines: WriteEngines) -> None:
+    made = engines(name)
+    device = InPlace(made.cuda)
+    whole, driven = made.whole(), made.driven(device)
+    for seed in range(3):
+        requests = Requests(seed)
+        if name == "gpt":
+            given = (requests.prompts(), requests.sampling(), requests.end())
+            assert_alike(sample(driven, *given), sample(whole, *given))
+        else:
+            source, options, end = requests.sources(), requests.search(), requests.end()
+            assert_alike(
+                search(driven, {"source": source}, options, end), search(whole, {"source": source}, options, end)
+            )
+    for buffers in device.bound:
+        states = [one for one in buffers if f"{one}{NEXT}" in buffers]
+        shared = {one for one in states if buffers[one] is buffers[f"{one}{NEXT}"]}
+        assert shared == {one for one in states if one.startswith("cache_")} and len(shared) < len(states)
+    assert device.bound and any(one.startswith("cache_") for one in device.bound[0]) == (name != "seq2seq_attention")
 
 
 def test_driven_search_is_kept_for_sizes_that_recur(engines: WriteEngines) -> None:
