@@ -1,4 +1,4 @@
-"""Conversions between products in 16 bits that undo each other are left out; results change by a constant's rounding."""
+"""Conversions between products in 16 bits that undo each other go; results change by a constant's rounding alone."""
 
 from collections import Counter
 
