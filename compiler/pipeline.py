@@ -390,7 +390,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "beam",
-        "Add the axis beam to the token, the states and all values that depend on them.",
+        "Add the axis beam to the token, the states and all values that depend on them; fixed caches stay where they are.",
         _widen,
         requires=("decoder",),
         ensures=("beam",),

@@ -1,7 +1,7 @@
 """Layers that cast the weights of their linear maps to bfloat16 at once, where autocast casts each by itself.
 
 On a GPU, that is one launch in the forward pass of a layer and one in its backward pass. Results and gradients are the
-same to the bit.
+same to the bit, unless layers share a weight: its gradients are then added in float32.
 """
 
 from collections import Counter

@@ -78,6 +78,8 @@ def arguments_of_command() -> argparse.Namespace:
     players = (*decoding.CUDA, *decoding.PEERS)
     parser.add_argument("--players", nargs="+", choices=players, help="those that decode; default: all")
     arguments = parse(parser, "--device cpu --quick")
+    if arguments.quick and arguments.models is not None:
+        parser.error("--quick has a model of its own: leave out --models")
     arguments.numbers = arguments.numbers or ("float16" if arguments.device == "cuda" else "float32")
     return arguments
 

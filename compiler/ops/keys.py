@@ -70,7 +70,7 @@ class Write(Op):
 
 @dataclass(frozen=True)
 class BeamKeys(Op):
-    """The axes `beam` and `room` of a cache, which are neighbours, as one axis `keys`: each hypothesis may see the
+    """The axes `room` and `beam` of a cache, which are neighbours, as one axis `keys`: each hypothesis may see the
     entries of all. A value without the axis beam is the same for all hypotheses.
 
     Inputs: the value; the beam indices 0, 1, .., int64 [beam].
@@ -253,7 +253,7 @@ def _index(node: Node, onnx: OnnxEmitter, entry: Type) -> str:
         aligned = emit_aligned(onnx, name, position.type, entry) if position.type.axes else name
         return onnx.op("Expand", aligned, onnx.shape(entry.axes))
 
-    return onnx.once(f"{name} over {entry}", make)
+    return onnx.once(f"{name} over {entry.axes}", make)
 
 
 @types.rule(BeamKeys)
@@ -261,16 +261,16 @@ def _beam_keys_types(op: BeamKeys, inputs: tuple[Type, ...]) -> tuple[Type, ...]
     x, ranks = inputs
     require(ranks.dtype == "int64" and ranks.names == (op.beam,), f"{ranks} must be the indices of {op.beam}")
     whole = _beside(op, x, ranks).names
-    require(whole.index(op.beam) + 1 == whole.index(op.room), f"{op.beam} and {op.room} must be neighbours in {x}")
+    require(whole.index(op.room) + 1 == whole.index(op.beam), f"{op.room} and {op.beam} must be neighbours in {x}")
     axes = tuple(Axis(op.keys) if axis.name == op.room else axis for axis in x.axes if axis.name != op.beam)
     return (Type(x.dtype, axes),)
 
 
 def _beside(op: BeamKeys, x: Type, ranks: Type) -> Type:
-    """The type with the axis beam before the room."""
+    """The type with the axis beam behind the room."""
     if op.beam in x.names:
         return x
-    index = x.names.index(op.room)
+    index = x.names.index(op.room) + 1
     return Type(x.dtype, (*x.axes[:index], *ranks.axes, *x.axes[index:]))
 
 
@@ -287,7 +287,7 @@ def _beam_keys_torch(op: BeamKeys, node: Node, torch: TorchNamespace) -> Callabl
     def apply(x: Any, ranks: Any) -> Any:
         if op.beam not in node.inputs[0].type.names:
             x = x.unsqueeze(index).expand(*x.shape[:index], len(ranks), *x.shape[index:])
-        return x.flatten(index, index + 1)
+        return x.flatten(index - 1, index)
 
     return apply
 
@@ -303,8 +303,8 @@ def _beam_keys_onnx(op: BeamKeys, node: Node, onnx: OnnxEmitter, inputs: tuple[s
         if x != whole:
             name = onnx.op("Expand", onnx.op("Unsqueeze", name, [index]), onnx.shape(whole.axes))
         axes = whole.axes
-        before, after = ([(axis,) for axis in part] for part in (axes[:index], axes[index + 2 :]))
-        return onnx.op("Reshape", name, onnx.merged(*before, axes[index : index + 2], *after))
+        before, after = ([(axis,) for axis in part] for part in (axes[: index - 1], axes[index + 1 :]))
+        return onnx.op("Reshape", name, onnx.merged(*before, axes[index - 1 : index + 1], *after))
 
     return (onnx.once(f"keys of {inputs[0]} over {whole}", make),)
 

@@ -247,7 +247,7 @@ def _reached_torch(op: Reached, node: Node, torch: TorchNamespace) -> Callable[.
         if not beam:
             return seen
         ancestors, ranks = beam
-        return (seen & (ancestors.unsqueeze(2) == ranks.unsqueeze(-1))).flatten(2)
+        return (seen.unsqueeze(-1) & (ancestors.unsqueeze(-1) == ranks)).flatten(2)
 
     return apply
 
@@ -264,8 +264,8 @@ def _reached_onnx(op: Reached, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
         if not beam:
             return seen
         ancestors, ranks = beam
-        own = onnx.op("Equal", onnx.op("Unsqueeze", ancestors, [2]), onnx.op("Unsqueeze", ranks, [1]))
-        return onnx.op("Reshape", onnx.op("And", own, seen), [0, 0, -1])
+        own = onnx.op("Equal", onnx.op("Unsqueeze", ancestors, [3]), ranks)
+        return onnx.op("Reshape", onnx.op("And", own, onnx.op("Unsqueeze", seen, [1])), [0, 0, -1])
 
     return (onnx.once(f"reached {places} {position} {op.window} {beam}", make),)
 

@@ -9,9 +9,10 @@ from dataclasses import replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.graph_builder import copy_node, rebuild
+from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.keys import ROOM, AsKeys, BeamKeys, Write
 from xformc.compiler.ops.masks import Reached
-from xformc.compiler.passes.step import Decoder, Lineage
+from xformc.compiler.passes.step import Decoder, Lineage, with_beam, with_beam_axis
 
 BEAM = Axis("beam")
 
@@ -19,9 +20,12 @@ BEAM = Axis("beam")
 def with_lineage(decoder: Decoder) -> Decoder:
     """Add an axis `beam` as `with_beam` does, to a decoder with fixed caches, which stay where they are.
 
+    The keys that a hypothesis sees are in the order of their positions, whatever the beam index of its ancestors.
+
     Raises: RuleError if something but masked attention reads a cache, such as scores that all texts share.
     """
-    return _Lifting(decoder).run()
+    lifting = _Lifting(decoder)
+    return lifting.run() if lifting.caches else with_beam(decoder)
 
 
 class _Lifting:
@@ -32,7 +36,9 @@ class _Lifting:
         written = {node.inputs[0].name for node in decoder.step.nodes if isinstance(node.op, Write)}
         moved = [state.past for state in decoder.states if "batch" in state.past.type.names]
         self.caches = {value.name for value in moved if value.name in written}
-        lifted = {value.name: _lifted(value.type, value.name in self.caches) for value in (decoder.token, *moved)}
+        kept = {value.name: _cache_of_beam(value.type) for value in moved if value.name in self.caches}
+        others = [value for value in (decoder.token, *moved) if value.name not in kept]
+        lifted = {value.name: with_beam_axis(value) for value in others} | kept
         self.builder, self.values = rebuild(decoder.step, decoder.step.name, lifted)
         lineage = (Axis("batch"), BEAM, Axis(ROOM))
         self.lineage = Lineage(
@@ -51,6 +57,9 @@ class _Lifting:
         states = tuple(
             replace(state, past=values[state.past.name], new=values[state.new.name]) for state in decoder.states
         )
+        for state in states:
+            if state.past.type != state.new.type:
+                raise RuleError(f"{state.past.name}: {state.past.type} becomes {state.new.type} with a beam")
         token = values[decoder.token.name]
         return replace(decoder, step=step, extend=None, token=token, states=states, lineage=self.lineage)
 
@@ -80,6 +89,6 @@ class _Lifting:
         return self.places
 
 
-def _lifted(type: Type, stays: bool) -> Type:
-    index = type.names.index(ROOM) if stays else 1
+def _cache_of_beam(type: Type) -> Type:
+    index = type.names.index(ROOM) + 1
     return Type(type.dtype, (*type.axes[:index], BEAM, *type.axes[index:]))

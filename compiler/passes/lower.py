@@ -32,12 +32,10 @@ from xformc.compiler.ops.native import (
 )
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
 from xformc.compiler.ops.reduction import Reduce
-from xformc.compiler.passes.narrow import PrecisionOf, maker
+from xformc.compiler.passes.makers import PrecisionOf, maker
 from xformc.compiler.passes.step import Decoder, Resident
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.format.precision import Caches
-
-"""The precision in which a parameter is stored, by its name."""
 
 LARGE_VOCABULARY = 16384
 """The vocabulary from which screening logits is faster than computing all in float32; at 10,000 both are equal."""

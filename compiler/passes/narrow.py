@@ -1,7 +1,7 @@
-"""Keys and values in 16 bits on GPUs, where the matrix products that made them are rounded to 16 bits."""
+"""Keys and values in float16 on GPUs, where the matrix products that made them are rounded to float16."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from xformc.compiler.graph.axes import Type
@@ -9,29 +9,23 @@ from xformc.compiler.graph.graph import Node, Value
 from xformc.compiler.graph.graph_builder import copy_node, rebuild
 from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.keys import ROOM, AsKeys, BeamKeys, Write
+from xformc.compiler.ops.layout import Align
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.native import Narrow
+from xformc.compiler.passes.makers import PrecisionOf, maker
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.quantize.formats import FORMATS
-from xformc.format.precision import Precision
 from xformc.format.targets import Traits
-
-PrecisionOf = Callable[[str], Precision]
-
-
-def maker(value: Value, producers: Mapping[str, Node], precision_of: PrecisionOf) -> Precision | None:
-    """The number format of the matrix product that a value comes from; None if it comes from none."""
-    node = producers.get(value.name)
-    while node is not None and not isinstance(node.op, Linear):
-        node = producers.get(node.inputs[0].name) if node.inputs else None
-    return None if node is None else precision_of(node.inputs[1].name)
 
 
 def narrow_attention(decoder: Decoder, precision_of: PrecisionOf, traits: Traits) -> Decoder:
     """Store in float16 what only attention reads as keys or values, in fixed caches and of the source, if it comes from
-    products that a target with these traits rounds."""
+    products that a target with these traits rounds to float16. Keys in bfloat16 have a larger range, and stay whole.
+    """
     step, prepare = decoder.step, decoder.prepare
-    made = dict(zip((value.name for value in decoder.constants), prepare.outputs, strict=False))
+    named = {value.name for value in (*decoder.heads, *decoder.initial)}
+    constants_made = zip(decoder.constants, prepare.outputs, strict=False)
+    made = {value.name: found for value, found in constants_made if value.name not in named}
     readers = defaultdict[str, list[tuple[Node, int]]](list)
     for node in step.nodes:
         for index, value in enumerate(node.inputs):
@@ -43,10 +37,13 @@ def narrow_attention(decoder: Decoder, precision_of: PrecisionOf, traits: Traits
         return bool(found) and all(isinstance(node.op, Attention) and index in (1, 2) for node, index in found)
 
     def rounded(value: Value, producers: Mapping[str, Node]) -> Narrow | None:
-        """How a value becomes float16, if the product that it comes from is rounded."""
-        made_by = maker(value, producers, precision_of)
-        rounds = made_by is not None and FORMATS[made_by].rounds(traits)
-        return Narrow(larger=made_by != "float16") if rounds else None
+        """How a value becomes float16, if the product that it comes from is rounded to it."""
+        if maker(value, producers, precision_of) != "float16" or not FORMATS["float16"].rounds(traits):
+            return None
+        node = producers[value.name]
+        while isinstance(node.op, Align):
+            node = producers[node.inputs[0].name]
+        return Narrow(larger=not isinstance(node.op, Linear))
 
     constants, caches = dict[str, Narrow](), dict[str, tuple[Node, Narrow]]()
     once, each = prepare.producers(), step.producers()

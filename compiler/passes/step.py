@@ -185,19 +185,21 @@ def with_beam(decoder: Decoder) -> Decoder:
 
     A state without the axis batch, such as keys made of positions, is the same for all hypotheses and stays as it is.
     """
-    values = [decoder.token, *(state.past for state in decoder.states if "batch" in state.past.type.names)]
-    for value in values:
-        if value.type.names[0] != "batch":
-            raise RuleError(f"{value.name}: {value.type} must have the axis batch first for beam search")
-    lifted = {
-        value.name: Type(value.type.dtype, (value.type.axes[0], Axis("beam"), *value.type.axes[1:])) for value in values
-    }
+    moved = [decoder.token, *(state.past for state in decoder.states if "batch" in state.past.type.names)]
+    lifted = {value.name: with_beam_axis(value) for value in moved}
     builder, values = rebuild(decoder.step, decoder.step.name, lifted)
     for node in decoder.step.nodes:
         copy_node(builder, values, node)
     step = builder.finish(values[value.name] for value in decoder.step.outputs)
     states = (replace(state, past=values[state.past.name], new=values[state.new.name]) for state in decoder.states)
     return replace(decoder, step=step, extend=None, token=values[decoder.token.name], states=tuple(states))
+
+
+def with_beam_axis(value: Value) -> Type:
+    """The type with the axis beam behind batch. Raises: RuleError if batch is not the first axis."""
+    if value.type.names[0] != "batch":
+        raise RuleError(f"{value.name}: {value.type} must have the axis batch first for beam search")
+    return Type(value.type.dtype, (value.type.axes[0], Axis("beam"), *value.type.axes[1:]))
 
 
 class _Derivation:

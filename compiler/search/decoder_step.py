@@ -58,7 +58,7 @@ def emit_states(
     """Write the initial states, in order.
 
     `sizes` has the run-time size of each axis as a vector (`batch`, and `beam` if there is one); `zero` is an int64
-    scalar.
+    scalar that is 0, for a value that no optimizer of ONNX models may compute in advance.
     """
     return {state.past.name: _emit_state(onnx, state, sizes, prepared, zero) for state in decoder.states}
 

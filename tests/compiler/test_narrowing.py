@@ -1,6 +1,7 @@
 """Conversions between products in 16 bits that undo each other go; results change by a constant's rounding alone."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import onnx
@@ -31,18 +32,18 @@ def chain(half: int, *between: onnx.NodeProto) -> list[onnx.NodeProto]:
     ]
 
 
-def run(nodes: list[onnx.NodeProto], *results: str) -> list[np.ndarray]:
+def run(nodes: list[onnx.NodeProto], *results: str) -> list[Any]:
     outputs = [helper.make_tensor_value_info(name, FLOAT, None) for name in results]
     x = helper.make_tensor_value_info("x", FLOAT, [4, 4])
     graph = helper.make_graph(nodes, "chain", [x], outputs, [numpy_helper.from_array(BIAS, "bias")])
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 23)], ir_version=10)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session: Any = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, {"x": np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)})
 
 
-def rewritten(nodes: list[onnx.NodeProto], *results: str) -> list[onnx.NodeProto]:
+def rewritten(nodes: list[onnx.NodeProto], *results: str, bias: np.ndarray = BIAS) -> list[onnx.NodeProto]:
     names = iter(range(1000))
-    return narrowed(nodes, results, {"bias"}, lambda hint: f"{hint}.{next(names)}")
+    return narrowed(nodes, results, {"bias": bias}.get, lambda hint: f"{hint}.{next(names)}")
 
 
 MOVED = helper.make_node("Transpose", ["wide"], ["moved"], perm=[1, 0])
@@ -82,6 +83,12 @@ def test_in_bfloat16_a_bias_stays_in_float32() -> None:
 def test_what_16_bits_would_round_stays_in_float32(between: list[onnx.NodeProto]) -> None:
     nodes = chain(FLOAT16, *between)
     assert rewritten(nodes, "y") == nodes
+
+
+@pytest.mark.parametrize("number", [1e-6, 1e5, np.inf])
+def test_a_constant_that_float16_lacks_stays_in_float32(number: float) -> None:
+    nodes = chain(FLOAT16, MOVED, ADDED, CUT)
+    assert rewritten(nodes, "y", bias=np.array([1, 0, number], np.float32)) == nodes
 
 
 def test_results_keep_their_names_and_what_nothing_needs_goes() -> None:

@@ -15,6 +15,7 @@ from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.rules import Operand, to_onnx
 from xformc.compiler.graph.weight import LayoutName, Weight
+from xformc.compiler.quantize.stored import Floats
 from xformc.format.operators import DOMAIN, OPERATORS
 from xformc.format.targets import TRAITS, Target
 
@@ -231,8 +232,14 @@ class Emitter:
         """The nodes of this scope, whose outputs are `results`."""
         if not self.typed:
             return self.nodes
-        constants = {*self._root._constants.values(), *self.weights.names}
-        return narrowed(self.nodes, results, constants, self.fresh)
+        return narrowed(self.nodes, results, self._numbers_of, self.fresh)
+
+    def _numbers_of(self, name: str) -> Floats | None:
+        """The numbers of a constant or parameter in float32; None for other values."""
+        for tensor in self._root.initializers:
+            if tensor.name == name and tensor.data_type == TensorProto.FLOAT:
+                return onnx.numpy_helper.to_array(tensor)
+        return self.weights.numbers(name)
 
     def flat(self, name: str, *shape: int) -> str:
         """A parameter as a matrix or vector of this shape: stored in it if possible, otherwise reshaped by a node."""

@@ -21,7 +21,7 @@ from xformc.compiler.quantize import formats
 from xformc.compiler.quantize.elements import Element, from_bytes, size_in_bytes
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.compiler.quantize.number_format import NumberFormat
-from xformc.compiler.quantize.stored import INPUT_SCALE, SCALE, StoredTensor, input_scale, plain
+from xformc.compiler.quantize.stored import INPUT_SCALE, SCALE, Floats, StoredTensor, input_scale, plain
 from xformc.format.names import DATA, MODEL, OF_TEXT
 from xformc.format.precision import Precision
 
@@ -76,10 +76,11 @@ class Initializers:
         """The NumberFormat of the parameter when used as a weight."""
         return FORMATS[self.precision_of(name)]
 
-    @property
-    def names(self) -> frozenset[str]:
-        """The names of the tensors that models may use so far."""
-        return frozenset(self._stored)
+    def numbers(self, name: str) -> Floats | None:
+        """The numbers of a parameter that models use in float32; None for another name."""
+        stored = self._stored.get(name)
+        used = stored is not None and stored.element == Element.FLOAT and name in self.arrays
+        return np.asarray(self.arrays[name], np.float32) if used else None
 
     def use(self, parameter: Parameter) -> None:
         """Add this parameter to the model."""

@@ -44,6 +44,7 @@ from xformc.compiler.search.refill_beam import (
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
 from xformc.compiler.search.token_scores import Scored, emit_token_scores
 from xformc.compiler.search.token_stream import Streamed, emit_first, emit_next, fixed_types, moving_types
+from xformc.errors import UserError
 from xformc.format.interfaces import (
     ATTENTION,
     AUTOMATON,
@@ -343,6 +344,10 @@ def alignments_model(program: Program, weights: Initializers) -> onnx.ModelProto
 def fixed_models(program: Program, weights: Initializers) -> dict[str, onnx.ModelProto]:
     """A search with fixed shapes as one model, and as the two parts that a runtime drives, by file name."""
     search = _FIXED[program.decoding](program.decoder)
+    own = {*search.constants, *search.carried, "places", "ranks"}
+    for name in own & {value.name for value in program.decoder.given}:
+        message = f"the input '{name}' has the name of a value of the search"
+        raise UserError(message, place=program.spec.name, hint="rename the input")
     whole = _emitter(program, weights)
     found, heads = emit_whole(whole, search)
     for name, result in found.items():

@@ -7,10 +7,15 @@ and a constant that is added or multiplied, which is then rounded to 16 bits its
 
 from collections.abc import Callable, Collection, Sequence
 
+import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
 from xformc.compiler.backends.onnx.initializers import taken_names
+from xformc.compiler.quantize.stored import Floats
+
+_SMALLEST, _LARGEST = 2.0**-14, 65504.0
+"""The normal numbers of float16."""
 
 _HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 _MOVES = frozenset({"Reshape", "Transpose", "Squeeze", "Unsqueeze"})
@@ -19,11 +24,15 @@ _KEPT = _MOVES | {"Identity", "Gemm", "MatMul", "Add", "Mul", "Relu"}
 
 
 def narrowed(
-    nodes: Sequence[onnx.NodeProto], results: Collection[str], constants: Collection[str], fresh: Callable[[str], str]
+    nodes: Sequence[onnx.NodeProto],
+    results: Collection[str],
+    constants: Callable[[str], Floats | None],
+    fresh: Callable[[str], str],
 ) -> list[onnx.NodeProto]:
     """The nodes of a scope without conversions that undo each other, and without those that nothing needs.
 
-    `results` are the outputs of the scope, `constants` the names of parameters and constants; `fresh` makes new names.
+    `results` are the outputs of the scope; `constants` gives the numbers of a parameter or constant in float32, and
+    None for other names; `fresh` makes new names.
     """
     inside = (name for node in nodes for graph in _graphs(node) for name in taken_names(graph))
     return _needed(_Narrowing(nodes, frozenset((*results, *inside)), constants, fresh).run(), results)
@@ -36,7 +45,7 @@ class _Narrowing:
         self,
         nodes: Sequence[onnx.NodeProto],
         named: frozenset[str],
-        constants: Collection[str],
+        constants: Callable[[str], Floats | None],
         fresh: Callable[[str], str],
     ) -> None:
         """`named`: the names that must stay."""
@@ -92,11 +101,19 @@ class _Narrowing:
             return None if inner is None else self._again(node, inner, *node.input[1:])
         if node.op_type in ("Add", "Mul") and to == TensorProto.FLOAT16:
             first, second = node.input
-            inner = self.small(first, to) if second in self.constants else None
+            inner = self.small(first, to) if self._fits(second) else None
             if inner is not None:
                 cast = helper.make_node("Cast", [second], [self.fresh("Cast")], to=to)
                 return self._again(node, inner, self.add(cast))
         return None
+
+    def _fits(self, name: str) -> bool:
+        """Whether it is a constant whose numbers float16 has, to its precision: none is too large or too small."""
+        found = self.constants(name)
+        if found is None:
+            return False
+        sizes = np.abs(found[found != 0])
+        return bool(((sizes >= _SMALLEST) & (sizes <= _LARGEST)).all())
 
     def _again(self, node: onnx.NodeProto, *inputs: str) -> str:
         """Write a node once more, in 16 bits."""
