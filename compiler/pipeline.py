@@ -390,7 +390,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "beam",
-        "Add the axis beam to the token, the states and all values that depend on them; fixed caches stay where they are.",
+        "Add the axis beam to the token, the states that move, and all that depends on them; fixed caches stay in place.",
         _widen,
         requires=("decoder",),
         ensures=("beam",),
