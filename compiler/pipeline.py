@@ -390,7 +390,7 @@ PASSES: tuple[Pass, ...] = (
     ),
     Pass(
         "beam",
-        "Add the axis beam to the token, the states that move, and all that depends on them; fixed caches stay in place.",
+        "Add the axis beam to the token, the states that move, and what depends on them; fixed caches stay.",
         _widen,
         requires=("decoder",),
         ensures=("beam",),
