@@ -82,7 +82,7 @@ test-matrix: setup  ## the tests that depend on the processor, as if on others: 
 	@grep -qw avx2 /proc/cpuinfo || echo "WARNING: no AVX2 here: the kernels for it are NOT TESTED in this run" >&2
 	XFORMC_TRAIN_PRECISION=$$(grep -qwE "amx_bf16|avx512_bf16" /proc/cpuinfo && echo float32 || echo bfloat16) \
 		XFORMC_KERNELS_ISA=$$(grep -owm1 avx2 /proc/cpuinfo) \
-		$(call MATRIX,$$(grep -qwE "avx512_vnni|avx_vnni" /proc/cpuinfo && echo tests || echo tests/trainer))
+		$(call MATRIX,$$(grep -qwE "avx512_vnni|avx_vnni" /proc/cpuinfo && echo tests/compiler tests/runtime tests/trainer || echo tests/trainer))
 
 # libxformc with AddressSanitizer and UndefinedBehaviorSanitizer, which end the process at the first mistake that they see,
 # and then with ThreadSanitizer. Python loads them before all else; its own memory and ONNX Runtime's, which is kept until

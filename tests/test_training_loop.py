@@ -6,13 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from command_line import CommandLine
 
 PAGE = (Path(__file__).parents[1] / "docs" / "training_loop.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.processor
 def test_the_loop_of_the_page_trains_builds_and_translates(xformc: CommandLine, tmp_path: Path) -> None:
     size = ("--train", "800", "--valid", "5", "--test", "5")
     assert xformc("corpus", "numbers", "-o", tmp_path / "data", *size).code == 0

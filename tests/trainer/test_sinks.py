@@ -51,7 +51,6 @@ def test_failing_sinks_are_left_out(tmp_path: Path, capfd: pytest.CaptureFixture
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
 
 
-@pytest.mark.processor
 def test_tensorboard_has_the_losses(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # pyright: ignore[reportMissingImports]
@@ -72,7 +71,6 @@ def test_sinks_that_cannot_start_are_an_error(monkeypatch: pytest.MonkeyPatch) -
         open_sinks(["mlflow"], PLACE)
 
 
-@pytest.mark.processor
 def test_mlflow_has_the_losses_of_one_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mlflow")
     from mlflow.tracking import MlflowClient  # pyright: ignore[reportMissingImports]
@@ -89,7 +87,6 @@ def test_mlflow_has_the_losses_of_one_run(tmp_path: Path, monkeypatch: pytest.Mo
     assert run.info.status == "FINISHED" and run.data.params["seed"] == "7"
 
 
-@pytest.mark.processor
 def test_wandb_writes_an_offline_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("wandb")
     monkeypatch.setenv("WANDB_MODE", "offline")

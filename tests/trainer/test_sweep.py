@@ -51,7 +51,6 @@ def test_table_marks_the_lowest_loss_and_failures() -> None:
     ]
 
 
-@pytest.mark.processor
 def test_sweep_trains_all_and_resumes(tmp_path: Path, xformc: CommandLine) -> None:
     spec, data, out = write_spec(tmp_path, SHORT), write_corpus(tmp_path / "data", 40), tmp_path / "out"
     settings = grid(tmp_path, "- {sizes.vocabulary: 9000}\n- {train.seed: 3}\n")

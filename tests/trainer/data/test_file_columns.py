@@ -74,7 +74,6 @@ def test_file_that_cannot_be_read_is_refused_with_its_line(tmp_path: Path, cell:
     assert (caught.value.message, caught.value.place) == (message, f"{folder / 'test.tsv'}:2")
 
 
-@pytest.mark.processor
 @pytest.mark.parametrize("text", [SPOKEN, SOUNDS])
 def test_spec_of_sounds_is_trained_scored_and_run_on_files(xformc: CommandLine, tmp_path: Path, text: str) -> None:
     folder, run, engine = corpus(tmp_path / "data"), tmp_path / "run", tmp_path / "engine"

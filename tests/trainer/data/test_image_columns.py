@@ -43,7 +43,6 @@ def corpus(folder: Path) -> Path:
     return folder
 
 
-@pytest.mark.processor
 @pytest.mark.parametrize(("text", "command"), [(CAPTIONS, "transcribe"), (LABELS, "predict")])
 def test_spec_of_images_is_trained_scored_and_run_on_files(
     xformc: CommandLine, tmp_path: Path, text: str, command: str

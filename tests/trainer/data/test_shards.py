@@ -97,7 +97,6 @@ def trimmed(batches: Iterable[Batch]) -> list[list[int]]:
     )
 
 
-@pytest.mark.processor
 def test_prepared_data_of_one_window_trains_as_texts_do_to_the_bit(folder: Path) -> None:
     """Also if it is stopped after its first step, and resumed."""
     train_tiny(folder / "tiny.yaml", folder / "data", folder / "memory", Options())
@@ -381,7 +380,6 @@ def write_lines(folder: Path, valid: int, least: int) -> None:
         (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
 
 
-@pytest.mark.processor
 def test_language_model_trains_on_prepared_texts(tmp_path: Path, xformc: CommandLine) -> None:
     """By the commands; the texts are cut into parts, and the scores are those of a run on the texts."""
     (tmp_path / "lm.yaml").write_text(LANGUAGE_MODEL)
@@ -444,7 +442,6 @@ def write_texts(folder: Path, text: str) -> Any:
     return spec
 
 
-@pytest.mark.processor
 @pytest.mark.parametrize("text", [MASKED, SPANS], ids=["masked", "spans"])
 def test_objectives_have_new_noise_in_each_epoch_of_prepared_texts(tmp_path: Path, text: str) -> None:
     """And a run that is stopped goes on to the bit."""

@@ -19,8 +19,6 @@ from xformc.trainer.data.subword_sampling import Subwords, sampled
 from xformc.trainer.data.vocabulary import Kind, train_vocabulary
 from xformc.trainer.train import Options, train_weights
 
-pytestmark = pytest.mark.processor
-
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_segmentations_follow_from_the_seed_and_the_epoch(tmp_path: Path, kind: Kind) -> None:

@@ -52,7 +52,6 @@ def test_noise_follows_from_seed_epoch_and_line() -> None:
     assert drawn(1, 0, 0, 0) == drawn(1, 0, 0, 0)
 
 
-@pytest.mark.processor
 def test_prepared_sources_have_the_noise_of_texts(tmp_path: Path) -> None:
     """Runs continue to the bit, and targets have none."""
     change = ("train:\n", "train:\n  noise: {typing: 0.2, case: 0.2}\n  tokenizer: {kind: char}\n")
