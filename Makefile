@@ -75,7 +75,7 @@ test: setup  ## pytest
 	$(PYTEST)
 
 # Training and kernels choose by the processor; these two say what, and the choice of this one is in `test`: without
-# VNNI that is AVX2, and only trainings are left. Only the files with the mark are read.
+# VNNI that is AVX2, and only trainings are left. Only the files with the mark are read, of imports and exports none.
 MATRIX = $(PYTEST) -m processor $$(grep -rl --include='*.py' 'mark\.processor' $(1))
 test-matrix: setup  ## the tests that depend on the processor, as if on others: their precisions and instructions
 	XFORMC_KERNELS_ISA=portable $(call MATRIX,tests/compiler tests/test_specs.py)

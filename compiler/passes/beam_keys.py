@@ -12,7 +12,7 @@ from xformc.compiler.graph.graph_builder import copy_node, rebuild
 from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.ops.keys import ROOM, AsKeys, BeamKeys, Write
 from xformc.compiler.ops.masks import Reached
-from xformc.compiler.passes.step import Decoder, Lineage, with_beam, with_beam_axis
+from xformc.compiler.passes.step import Decoder, Lineage, rebuilt, with_beam, with_beam_axis
 
 BEAM = Axis("beam")
 
@@ -54,9 +54,7 @@ class _Lifting:
             self._copy(node)
         values, decoder = self.values, self.decoder
         step = self.builder.finish(values[value.name] for value in decoder.step.outputs)
-        states = tuple(
-            replace(state, past=values[state.past.name], new=values[state.new.name]) for state in decoder.states
-        )
+        states = rebuilt(decoder.states, values)
         for state in states:
             if state.past.type != state.new.type:
                 raise RuleError(f"{state.past.name}: {state.past.type} becomes {state.new.type} with a beam")

@@ -13,7 +13,7 @@ from xformc.compiler.ops.layout import Align
 from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.native import Narrow
 from xformc.compiler.passes.makers import PrecisionOf, maker
-from xformc.compiler.passes.step import Decoder
+from xformc.compiler.passes.step import Decoder, rebuilt
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.format.targets import Traits
 
@@ -86,11 +86,10 @@ def _stored(decoder: Decoder, constants: Mapping[str, Narrow], caches: Mapping[s
     for index, value in enumerate(decoder.constants):
         if value.name in constants:
             outputs[index] = prepare.emit(constants[value.name], (outputs[index],), f"{outputs[index].name}/narrow")
-    states = tuple(replace(state, past=values[state.past.name], new=values[state.new.name]) for state in decoder.states)
     return replace(
         decoder,
         prepare=prepare.finish(outputs),
         step=builder.finish(values[value.name] for value in step.outputs),
         constants=tuple(values[value.name] for value in decoder.constants),
-        states=states,
+        states=rebuilt(decoder.states, values),
     )

@@ -6,7 +6,7 @@ node that mixes keys of the time axis is allowed if the `hidden` rules show that
 is an error at its place in the spec.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
@@ -191,8 +191,13 @@ def with_beam(decoder: Decoder) -> Decoder:
     for node in decoder.step.nodes:
         copy_node(builder, values, node)
     step = builder.finish(values[value.name] for value in decoder.step.outputs)
-    states = (replace(state, past=values[state.past.name], new=values[state.new.name]) for state in decoder.states)
-    return replace(decoder, step=step, extend=None, token=values[decoder.token.name], states=tuple(states))
+    states = rebuilt(decoder.states, values)
+    return replace(decoder, step=step, extend=None, token=values[decoder.token.name], states=states)
+
+
+def rebuilt(states: Iterable[State], values: Mapping[str, Value]) -> tuple[State, ...]:
+    """The states of a step that was built again; `values` are the new ones, by the names of the old ones."""
+    return tuple(replace(state, past=values[state.past.name], new=values[state.new.name]) for state in states)
 
 
 def with_beam_axis(value: Value) -> Type:
