@@ -29,11 +29,11 @@ from onnx import helper
 
 from benchmarks.decode.cases import MODELS, SOURCE_TOKENS
 from benchmarks.decode.engines import fresh_weights, make_spec, write_engine
-from benchmarks.decode.floor import graphs_of, width_of
+from benchmarks.decode.floor import plain_model, width_of
 from benchmarks.step_profile import profile
+from xformc.compiler.backends.onnx.graphs import all_graphs
 from xformc.compiler.quantize.layouts import PANEL
 from xformc.compiler.spec import Spec
-from xformc.format.names import MODEL
 
 KIB = 1024
 BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int16": 2, "int8": 1, "int4": 0.625}
@@ -105,7 +105,7 @@ def busiest(items: Sequence[int], threads: int) -> float:
 
 def products_of(model: onnx.ModelProto, batch: int, beam: int, length: int) -> list[Product]:
     """The products with weights of a search: those before it once, those of a step for each token."""
-    phases = [[node for node in graph.node if width_of(node, model)] for graph in graphs_of(model.graph)]
+    phases = [[node for node in graph.node if width_of(node, model)] for _, graph in all_graphs(model.graph)]
     before, *_, step = [nodes for nodes in phases if nodes]
     return [
         product
@@ -167,7 +167,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         spec = make_spec(arguments.model, Path(name))
         write_engine(spec, fresh_weights(spec, "native"), arguments.precision, "native", Path(name) / "engine")
-        model = onnx.load(str(Path(name) / "engine" / MODEL), load_external_data=False)
+        model = plain_model(Path(name) / "engine")
     print(f"{arguments.model}, {arguments.precision}, beam {arguments.beam}, {arguments.length} tokens; ms per step")
     print(f"{'batch':>5} {'cores':>5} {'measured':>9} {'planned':>9} {'speedup':>8} {'GB/s':>7}")
     for batch in arguments.batch:

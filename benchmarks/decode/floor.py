@@ -13,6 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
+from xformc.compiler.backends.onnx.chains import unchain
+from xformc.compiler.backends.onnx.graphs import all_graphs
 from xformc.compiler.quantize.int4 import BLOCK
 from xformc.compiler.quantize.layouts import PANEL, panels
 from xformc.format.names import MODEL
@@ -36,9 +38,9 @@ class Floor:
     """The matrix products of the engine in `folder`: those before the search once, those of a step for each token."""
 
     def __init__(self, folder: Path, target: Target, threads: int) -> None:
-        model = onnx.load(str(folder / MODEL), load_external_data=False)
+        model = plain_model(folder)
         graphs = [
-            [node for node in graph.node if width_of(node, model) is not None] for graph in graphs_of(model.graph)
+            [node for node in graph.node if width_of(node, model) is not None] for _, graph in all_graphs(model.graph)
         ]
         before, *inner = [nodes for nodes in graphs if nodes]
         onnx.save(_looped(model, {"source": before, "step": inner[-1]}, folder), str(folder / FLOOR))
@@ -58,18 +60,16 @@ class Floor:
         self._session.run(None, feeds)
 
 
-def graphs_of(graph: Any) -> Iterator[Any]:
-    """Yield the graph and its subgraphs, the outer first."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from graphs_of(attribute.g)
+def plain_model(engine: Path) -> onnx.ModelProto:
+    """Return the search of an engine without chains; its weights stay in their file."""
+    model = onnx.load(str(engine / MODEL), load_external_data=False)
+    unchain(model.graph)
+    return model
 
 
 def _constants(model: onnx.ModelProto) -> list[Any]:
     """Return the constants of all graphs; their names are unique."""
-    return [tensor for graph in graphs_of(model.graph) for tensor in graph.initializer]
+    return [tensor for _, graph in all_graphs(model.graph) for tensor in graph.initializer]
 
 
 def width_of(node: Any, model: onnx.ModelProto) -> int | None:

@@ -9,19 +9,17 @@
 namespace xformc {
 namespace {
 
-struct Attend {
-  explicit Attend(const OrtKernelInfo* info)
-      : attributes(info), causal(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("causal") != 0) {}
+struct Attend : Kernel {
+  explicit Attend(const Attributes& info) : attributes(info), causal(info.integer("causal") != 0) {}
 
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
-    for_stored(context.GetInput(1), [&](auto stored) { compute<decltype(stored)>(context); });
+  void run(const Context& context) override {
+    for_stored(context.input(1), [&](auto stored) { compute<decltype(stored)>(context); });
   }
 
   template <typename Stored>
-  void compute(Ort::KernelContext& context) const {
-    const Tensor<> query(context.GetInput(0));
-    const Tensor<Stored> key(context.GetInput(1)), value(context.GetInput(2));
+  void compute(const Context& context) const {
+    const Tensor<> query(context.input(0));
+    const Tensor<Stored> key(context.input(1)), value(context.input(2));
     Queries queries(attributes, query, value.depth());
     const int64_t count = key.shape.at(0), keys = key.shape.at(1), rows = times(times(count, keys), queries.shared);
     const bool* mask = optional_input<bool>(context, 3, times(count, keys), "the mask's axes do not fit the key's");
@@ -102,16 +100,15 @@ struct Attend {
 };
 
 // Copies inputs as float16; values out of range become the largest float16.
-struct Narrow {
-  explicit Narrow(const OrtKernelInfo*) {}
+struct Narrow : Kernel {
+  explicit Narrow(const Attributes&) {}
 
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
-    const Ort::ConstValue input = context.GetInput(0);
-    const Shape shape = shape_of(input);
+  void run(const Context& context) override {
+    const Value input = context.input(0);
+    const Shape shape = input.shape;
     const int64_t count = product(shape, 0, shape.size());
-    const float* values = input.GetTensorData<float>();
-    auto* halves = static_cast<uint16_t*>(context.GetOutput(0, shape).GetTensorMutableRawData());
+    const float* values = input.as<float>();
+    auto* halves = context.output<uint16_t>(0, shape);
     constexpr int64_t TOGETHER = 64 * 1024;
     parallel(context, static_cast<size_t>(ceil_div(count, TOGETHER)), [&](size_t i) {
       const int64_t first = static_cast<int64_t>(i) * TOGETHER;
@@ -121,20 +118,19 @@ struct Narrow {
 };
 
 // Quantizes each row of the last axis to int8, after its scale.
-struct QuantizeRows {
-  explicit QuantizeRows(const OrtKernelInfo*) {}
+struct QuantizeRows : Kernel {
+  explicit QuantizeRows(const Attributes&) {}
 
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
-    const Ort::ConstValue input = context.GetInput(0);
-    Shape shape = shape_of(input);
+  void run(const Context& context) override {
+    const Value input = context.input(0);
+    Shape shape = input.shape;
     constexpr int64_t MOST = int64_t{1} << 31;
     require(!shape.empty(), "what has no axis has no rows");
     require(shape.back() >= 1 && shape.back() <= MOST, "rows to quantize have 1 to 2,147,483,648 numbers");
     const int64_t rows = product(shape, 0, shape.size() - 1), depth = shape.back();
     shape.back() += BEFORE<int8_t>;
-    const float* values = input.GetTensorData<float>();
-    auto* quantized = static_cast<int8_t*>(context.GetOutput(0, shape).GetTensorMutableRawData());
+    const float* values = input.as<float>();
+    auto* quantized = context.output<int8_t>(0, shape);
     const int64_t together = std::max<int64_t>(1, 64 * 1024 / (depth + 1));
     parallel(context, static_cast<size_t>(ceil_div(rows, together)), [&](size_t i) {
       const int64_t first = static_cast<int64_t>(i) * together, end = std::min(rows, first + together);
@@ -157,14 +153,14 @@ const StepRoutines& step_routines() {
   return STEP_PORTABLE;
 }
 
-void add_attention(Ort::CustomOpDomain& domain) {
-  static const Operator<Attend> attend("Attend", {FLOAT, ANY, ANY, BOOL, INT64, FLOAT}, {FLOAT}, 3);
-  static const Operator<Narrow> narrow("Narrow", {FLOAT}, {FLOAT16});
-  domain.Add(&attend);
-  domain.Add(&narrow);
-  static const Operator<QuantizeRows> quantize("QuantizeRows", {FLOAT}, {INT8});
-  domain.Add(&quantize);
-  add_cached_attention(domain);
+void add_attention(Operators& all) {
+  static const Operator attend("Attend", make_kernel<Attend>, {FLOAT, ANY, ANY, BOOL, INT64, FLOAT}, {FLOAT}, 3);
+  static const Operator narrow("Narrow", make_kernel<Narrow>, {FLOAT}, {FLOAT16});
+  all.push_back(&attend);
+  all.push_back(&narrow);
+  static const Operator quantize("QuantizeRows", make_kernel<QuantizeRows>, {FLOAT}, {INT8});
+  all.push_back(&quantize);
+  add_cached_attention(all);
 }
 
 }  // namespace xformc

@@ -12,10 +12,9 @@ namespace {
 // A cache [slots, capacity, beam, shared * depth]; with quantized numbers each depth has a scale before them.
 template <typename Stored>
 struct CacheView {
-  CacheView(const Ort::ConstValue& value, int64_t shared_, int64_t depth_)
-      : shape(shape_of(value)), shared(shared_), depth(depth_),
-        data(static_cast<Stored*>(const_cast<void*>(value.GetTensorRawData()))) {
-    require(element_of(value) == ELEMENT<Stored>, "caches are both float32, both float16 or both int8");
+  CacheView(const Value& value, int64_t shared_, int64_t depth_)
+      : shape(value.shape), shared(shared_), depth(depth_), data(static_cast<Stored*>(const_cast<void*>(value.data))) {
+    require(value.type == ELEMENT<Stored>, "caches are both float32, both float16 or both int8");
     require(shape.size() == 4 && shape[3] == times(shared, width()),
             "the cache's depth does not fit the key's or value's");
     require(is_cache(data, shape, sizeof(Stored)), "a cache must be a buffer of Cache, with room for this position");
@@ -106,10 +105,10 @@ class Past {
 // The caches of a node and the newest keys and values, with what both operators require of them.
 template <typename Stored>
 struct Newest {
-  Newest(Ort::KernelContext& context, const AttendAttributes& attributes)
-      : query(context.GetInput(0)), key(context.GetInput(1)), value(context.GetInput(2)),
-        keys(context.GetInput(3), attributes.shared, key.depth()),
-        values(context.GetInput(4), attributes.shared, value.depth()) {}
+  Newest(const Context& context, const AttendAttributes& attributes)
+      : query(context.input(0)), key(context.input(1)), value(context.input(2)),
+        keys(context.input(3), attributes.shared, key.depth()),
+        values(context.input(4), attributes.shared, value.depth()) {}
 
   // `all` are the rows of the query, `at` the positions of the sentences, `positions` the number of new ones of each.
   void check(int64_t all, int64_t shared, const Positions& at, int64_t positions) const {
@@ -127,14 +126,12 @@ struct Newest {
 
 // Attention over caches; Op has `compute`, for caches of each type.
 template <typename Op>
-struct OverCaches {
-  explicit OverCaches(const OrtKernelInfo* info)
-      : attributes(info), window(Ort::ConstKernelInfo(info).GetAttribute<int64_t>("window")) {}
+struct OverCaches : Kernel {
+  explicit OverCaches(const Attributes& info) : attributes(info), window(info.integer("window")) {}
 
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
+  void run(const Context& context) override {
     const Op& op = static_cast<const Op&>(*this);
-    for_stored(context.GetInput(3), [&](auto stored) { op.template compute<decltype(stored)>(context); });
+    for_stored(context.input(3), [&](auto stored) { op.template compute<decltype(stored)>(context); });
   }
 
   AttendAttributes attributes;
@@ -146,15 +143,15 @@ struct AttendCached : OverCaches<AttendCached> {
   using OverCaches::OverCaches;
 
   // How many ancestors each hypothesis has: those before the furthest position, and any more.
-  static int64_t ancestors_of(const Ort::KernelContext& context, int64_t furthest) {
-    const Ort::ConstValue value = context.GetInput(6);
-    if (static_cast<const OrtValue*>(value) == nullptr) return furthest;
-    const Shape shape = shape_of(value);
+  static int64_t ancestors_of(const Context& context, int64_t furthest) {
+    const Value value = context.input(6);
+    if (!value) return furthest;
+    const Shape shape = value.shape;
     return shape.empty() ? furthest : std::max(furthest, shape.back());
   }
 
   template <typename Stored>
-  void compute(Ort::KernelContext& context) const {
+  void compute(const Context& context) const {
     const Newest<Stored> newest(context, attributes);
     const auto& [query, key, value, keys, values] = newest;
     Queries queries(attributes, query, value.depth());
@@ -208,7 +205,7 @@ struct ExtendCached : OverCaches<ExtendCached> {
   using OverCaches::OverCaches;
 
   template <typename Stored>
-  void compute(Ort::KernelContext& context) const {
+  void compute(const Context& context) const {
     const Newest<Stored> newest(context, attributes);
     const auto& [query, key, value, keys, values] = newest;
     Queries queries(attributes, query, value.depth());
@@ -261,13 +258,13 @@ struct ExtendCached : OverCaches<ExtendCached> {
 
 }  // namespace
 
-void add_cached_attention(Ort::CustomOpDomain& domain) {
-  static const Operator<AttendCached> cached("AttendCached",
-                                             {FLOAT, FLOAT, FLOAT, ANY, ANY, INT64, INT64, INT64, FLOAT}, {FLOAT}, 6);
-  static const Operator<ExtendCached> extended("ExtendCached", {FLOAT, FLOAT, FLOAT, ANY, ANY, INT64, INT64, FLOAT},
-                                               {FLOAT}, 6);
-  domain.Add(&cached);
-  domain.Add(&extended);
+void add_cached_attention(Operators& all) {
+  static const Operator cached("AttendCached", make_kernel<AttendCached>,
+                               {FLOAT, FLOAT, FLOAT, ANY, ANY, INT64, INT64, INT64, FLOAT}, {FLOAT}, 6);
+  static const Operator extended("ExtendCached", make_kernel<ExtendCached>,
+                                 {FLOAT, FLOAT, FLOAT, ANY, ANY, INT64, INT64, FLOAT}, {FLOAT}, 6);
+  all.push_back(&cached);
+  all.push_back(&extended);
 }
 
 }  // namespace xformc

@@ -17,14 +17,13 @@ constexpr Element ELEMENT = std::is_same_v<Stored, float>    ? FLOAT
                             : std::is_same_v<Stored, int8_t> ? INT8
                                                              : FLOAT16;
 
-inline Element element_of(const Ort::ConstValue& value) { return value.GetTensorTypeAndShapeInfo().GetElementType(); }
+inline Element element_of(const Value& value) { return value.type; }
 
 struct AttendAttributes {
-  explicit AttendAttributes(const OrtKernelInfo* raw) {
-    const Ort::ConstKernelInfo info(raw);
-    scale = info.GetAttribute<float>("scale");
-    shared = info.GetAttribute<int64_t>("shared");
-    repeated = info.GetAttribute<int64_t>("repeated");
+  explicit AttendAttributes(const Attributes& info) {
+    scale = info.number("scale");
+    shared = info.integer("shared");
+    repeated = info.integer("repeated");
     require(shared >= 1 && repeated >= 1, "`shared` and `repeated` must be at least 1");
   }
 
@@ -34,8 +33,8 @@ struct AttendAttributes {
 
 // Calls compute(element) with an element of the type in which keys and values are stored, which is that of an input.
 template <typename Compute>
-void for_stored(const Ort::ConstValue& value, const Compute& compute) {
-  const Element element = element_of(value);
+void for_stored(const Value& value, const Compute& compute) {
+  const Element element = value.type;
   if (element == FLOAT16) {
     compute(uint16_t{});
   } else if (element == INT8) {
@@ -48,10 +47,9 @@ void for_stored(const Ort::ConstValue& value, const Compute& compute) {
 // An input that is [batch, .., width]: `width` numbers, with a scale before them if they are quantized.
 template <typename Stored = float>
 struct Tensor {
-  explicit Tensor(const Ort::ConstValue& value)
-      : shape(shape_of(value)), data(static_cast<const Stored*>(value.GetTensorRawData())) {
+  explicit Tensor(const Value& value) : shape(value.shape), data(static_cast<const Stored*>(value.data)) {
     require(shape.size() >= 2, "queries, keys, values and biases have at least two axes");
-    require(element_of(value) == ELEMENT<Stored>, "keys and values are both float32, both float16 or both int8");
+    require(value.type == ELEMENT<Stored>, "keys and values are both float32, both float16 or both int8");
     require(depth() >= 0, "quantized keys and values begin with their scale");
   }
 
@@ -67,7 +65,7 @@ struct Tensor {
 // The memory slot of each sentence: `slots`, or by default the sentence's own index.
 class Slots {
  public:
-  Slots(Ort::KernelContext& context, size_t index, int64_t batch, int64_t count)
+  Slots(const Context& context, size_t index, int64_t batch, int64_t count)
       : slots_(optional_input<int64_t>(context, index, batch, "there must be one slot for each sentence")) {
     for (int64_t i = 0; i < batch; ++i) {
       require((*this)[i] >= 0 && (*this)[i] < count, "a sentence's slot is outside of the memory");
@@ -101,9 +99,9 @@ struct Queries {
   }
 
   // Allocates the results, when all inputs have been checked: a value's depth that is a lie is not asked for.
-  void make_output(Ort::KernelContext& context, Shape shape) {
+  void make_output(const Context& context, Shape shape) {
     shape.back() = value_depth;
-    out_ = context.GetOutput(0, shape).GetTensorMutableData<float>();
+    out_ = context.output<float>(0, shape);
   }
 
   const float* query(int64_t sentence, int64_t row, int64_t head, int64_t r) const {
@@ -127,10 +125,10 @@ struct Queries {
 // The optional bias of the scores, [heads, queries, keys].
 class Bias {
  public:
-  Bias(Ort::KernelContext& context, size_t index, const Queries& queries, int64_t keys)
+  Bias(const Context& context, size_t index, const Queries& queries, int64_t keys)
       : keys_(keys), repeated_(queries.repeated) {
-    if (index >= context.GetInputCount() || context.GetInput(index) == nullptr) return;
-    const Tensor<> bias(context.GetInput(index));
+    if (!context.input(index)) return;
+    const Tensor<> bias(context.input(index));
     require(bias.shape.size() == 3 && bias.shape[0] == times(queries.shared, queries.repeated) && bias.shape[2] == keys,
             "the bias is not [heads, queries, keys]");
     queries_ = bias.shape[1];
@@ -151,7 +149,7 @@ class Bias {
 
 // Calls each(sentence, first head, end of heads) for all heads of all sentences, in parallel if that pays.
 template <typename Each>
-void for_each_head(Ort::KernelContext& context, const Queries& queries, int64_t keys, const Each& each) {
+void for_each_head(const Context& context, const Queries& queries, int64_t keys, const Each& each) {
   const int64_t units = times(queries.batch, queries.shared);
   const int64_t weights = times(times(times(units, queries.rows), queries.repeated), keys);
   const int64_t products = times(weights, std::max(queries.depth, queries.value_depth));

@@ -31,16 +31,15 @@ struct Place {
 };
 
 template <typename Stored>
-struct Cache {
-  explicit Cache(const OrtKernelInfo*) {}
+struct Cache : Kernel {
+  explicit Cache(const Attributes&) {}
 
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
-    const Ort::ConstValue sizes = context.GetInput(0);
-    const int64_t* data = sizes.GetTensorData<int64_t>();
-    const Shape shape(data, data + sizes.GetTensorTypeAndShapeInfo().GetElementCount());
+  void run(const Context& context) override {
+    const Value sizes = context.input(0);
+    const int64_t* data = sizes.as<int64_t>();
+    const Shape shape(data, data + sizes.count());
     for (const int64_t axis : shape) require(axis >= 0, "a cache has no sizes below 0");
-    mark_cache(context.GetOutput(0, shape).GetTensorMutableRawData(), shape, sizeof(Stored));
+    mark_cache(context.make_output(0, shape), shape, sizeof(Stored));
   }
 };
 
@@ -57,13 +56,13 @@ bool is_cache(const void* data, const Shape& shape, int64_t size) {
   return place.end <= 0 || std::memcmp(begin, mark().words, place.end - place.begin) == 0;
 }
 
-void add_cache(Ort::CustomOpDomain& domain) {
-  static const Operator<Cache<float>> cache("Cache", {INT64}, {FLOAT});
-  static const Operator<Cache<uint16_t>> narrow("CacheNarrow", {INT64}, {FLOAT16});
-  domain.Add(&cache);
-  domain.Add(&narrow);
-  static const Operator<Cache<int8_t>> int8("CacheInt8", {INT64}, {INT8});
-  domain.Add(&int8);
+void add_cache(Operators& all) {
+  static const Operator cache("Cache", make_kernel<Cache<float>>, {INT64}, {FLOAT});
+  static const Operator narrow("CacheNarrow", make_kernel<Cache<uint16_t>>, {INT64}, {FLOAT16});
+  all.push_back(&cache);
+  all.push_back(&narrow);
+  static const Operator int8("CacheInt8", make_kernel<Cache<int8_t>>, {INT64}, {INT8});
+  all.push_back(&int8);
 }
 
 }  // namespace xformc

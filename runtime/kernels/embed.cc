@@ -8,41 +8,39 @@
 namespace xformc {
 namespace {
 
-struct Embed {
-  explicit Embed(const OrtKernelInfo* raw) : routines_(routines()) {
-    const Ort::ConstKernelInfo info(raw);
-    precision_ = precision_of(info.GetAttribute<std::string>("precision"));
-    width_ = info.GetAttribute<int64_t>("width");
-    factor_ = info.GetAttribute<float>("factor");
+struct Embed : Kernel {
+  explicit Embed(const Attributes& info) : routines_(routines()) {
+    precision_ = precision_of(info.text("precision"));
+    width_ = info.integer("width");
+    factor_ = info.number("factor");
     require(width_ >= 1, "Embed: the width is less than 1");
   }
 
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
-    const Ort::ConstValue input = context.GetInput(0), weight = context.GetInput(1);
-    Shape shape = shape_of(input);
+  void run(const Context& context) override {
+    const Value input = context.input(0), weight = context.input(1);
+    Shape shape = input.shape;
     const int64_t count = product(shape, 0, shape.size());
-    const int64_t* ids = input.GetTensorData<int64_t>();
-    const bool plain = precision_ == Precision::float32 && shape_of(weight).size() == 2;
-    int64_t vocabulary = times(shape_of(weight).at(0), plain ? 1 : PANEL);
+    const int64_t* ids = input.as<int64_t>();
+    const bool plain = precision_ == Precision::float32 && weight.shape.size() == 2;
+    int64_t vocabulary = times(weight.shape.at(0), plain ? 1 : PANEL);
     const float* scale = nullptr;
     if (has_scale(precision_)) {
-      require(context.GetInputCount() == 3, "Embed: integers need a scale");
-      const Ort::ConstValue scales = context.GetInput(2);
-      require(static_cast<const OrtValue*>(scales) != nullptr, "Embed: integers need a scale");
-      const auto given = static_cast<int64_t>(scales.GetTensorTypeAndShapeInfo().GetElementCount());
+      require(context.input_count() == 3, "Embed: integers need a scale");
+      const Value scales = context.input(2);
+      require(scales, "Embed: integers need a scale");
+      const auto given = static_cast<int64_t>(scales.count());
       const int64_t panels = vocabulary / PANEL;
       if (precision_ == Precision::int8) vocabulary = given;
       const bool fits = ceil_div(vocabulary, PANEL) == panels && given == scale_count(precision_, vocabulary, width_);
       require(fits, "Embed: scale does not have one number for each row");
-      scale = scales.GetTensorData<float>();
+      scale = scales.as<float>();
     }
     const char* table = plain ? plain_table(weight) : bind_weight(weight, precision_, vocabulary, width_);
     for (int64_t i = 0; i < count; ++i) {
       if (ids[i] < 0 || ids[i] >= vocabulary) fail("Embed: the table has no row " + std::to_string(ids[i]));
     }
     shape.push_back(width_);
-    float* y = context.GetOutput(0, shape).GetTensorMutableData<float>();
+    float* y = context.output<float>(0, shape);
     const int64_t together = std::max<int64_t>(1, 4 * 1024 / width_);
     parallel(context, ceil_div(count, together), [&](size_t chunk) {
       const int64_t first = chunk * together;
@@ -59,11 +57,10 @@ struct Embed {
 
  private:
   // The data of a table that is not in panels.
-  const char* plain_table(const Ort::ConstValue& table) const {
-    const auto info = table.GetTensorTypeAndShapeInfo();
-    require(info.GetElementType() == FLOAT, "Embed: the table is not float32");
-    require(info.GetShape()[1] == width_, "Embed: the table's rows are not of this width");
-    return static_cast<const char*>(table.GetTensorRawData());
+  const char* plain_table(const Value& table) const {
+    require(table.type == FLOAT, "Embed: the table is not float32");
+    require(table.shape[1] == width_, "Embed: the table's rows are not of this width");
+    return table.as<char>();
   }
 
   void copy_row(const char* table, const float* scale, int64_t id, float* y) const {
@@ -119,9 +116,9 @@ struct Embed {
 
 }  // namespace
 
-void add_embed(Ort::CustomOpDomain& domain) {
-  static const Operator<Embed> embed("Embed", {INT64, ANY, FLOAT}, {FLOAT}, 2);
-  domain.Add(&embed);
+void add_embed(Operators& all) {
+  static const Operator embed("Embed", make_kernel<Embed>, {INT64, ANY, FLOAT}, {FLOAT}, 2);
+  all.push_back(&embed);
 }
 
 }  // namespace xformc

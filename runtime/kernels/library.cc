@@ -24,15 +24,7 @@ OrtCustomOpDomain* shared_domain(const OrtApi& api) {
 OrtCustomOpDomain* make_domain(const OrtApi& api) {
   Ort::table = &api;
   Ort::CustomOpDomain domain("xformc");
-  add_project(domain);
-  add_embed(domain);
-  add_attention(domain);
-  add_cache(domain);
-  add_candidates(domain);
-  add_project_candidates(domain);
-  add_screen_candidates(domain);
-  add_draw_token(domain);
-  add_advance(domain);
+  for (const Operator* op : operators()) domain.Add(op);
   return domain.Get();
 }
 

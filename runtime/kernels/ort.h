@@ -55,21 +55,6 @@ OrtStatus* StatusOf(const OrtApi& api, const Body& body) noexcept {
   }
 }
 
-template <typename T>
-struct TypeToTensorType;
-template <ONNXTensorElementDataType element>
-struct TensorType {
-  static constexpr ONNXTensorElementDataType type = element;
-};
-template <>
-struct TypeToTensorType<float> : TensorType<ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT> {};
-template <>
-struct TypeToTensorType<bool> : TensorType<ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL> {};
-template <>
-struct TypeToTensorType<int32_t> : TensorType<ONNX_TENSOR_ELEMENT_DATA_TYPE_INT32> {};
-template <>
-struct TypeToTensorType<int64_t> : TensorType<ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64> {};
-
 // The element type and the shape of a tensor.
 class TensorTypeAndShapeInfo {
  public:
@@ -85,64 +70,23 @@ class TensorTypeAndShapeInfo {
     ThrowOnError(GetApi().GetTensorElementType(info_, &type));
     return type;
   }
-  size_t GetElementCount() const {
-    size_t count = 0;
-    ThrowOnError(GetApi().GetTensorShapeElementCount(info_, &count));
-    return count;
-  }
-  std::vector<int64_t> GetShape() const {
+  size_t GetDimensionsCount() const {
     size_t rank = 0;
     ThrowOnError(GetApi().GetDimensionsCount(info_, &rank));
-    std::vector<int64_t> shape(rank);
-    ThrowOnError(GetApi().GetDimensions(info_, shape.data(), rank));
-    return shape;
+    return rank;
   }
+  void GetDimensions(int64_t* sizes, size_t rank) const { ThrowOnError(GetApi().GetDimensions(info_, sizes, rank)); }
 
  private:
   OrtTensorTypeAndShapeInfo* info_ = nullptr;
 };
 
-// A tensor that ONNX Runtime owns. An optional input that is left out is null.
-class ConstValue {
- public:
-  explicit ConstValue(const OrtValue* value) : value_(value) {}
-
-  operator const OrtValue*() const { return value_; }
-
-  TensorTypeAndShapeInfo GetTensorTypeAndShapeInfo() const { return TensorTypeAndShapeInfo(value_); }
-  const void* GetTensorRawData() const {
-    void* data = nullptr;
-    ThrowOnError(GetApi().GetTensorMutableData(const_cast<OrtValue*>(value_), &data));
-    return data;
-  }
-  template <typename T>
-  const T* GetTensorData() const {
-    return static_cast<const T*>(GetTensorRawData());
-  }
-
- private:
-  const OrtValue* value_;
-};
-
-class UnownedValue {
- public:
-  explicit UnownedValue(OrtValue* value) : value_(value) {}
-
-  operator OrtValue*() const { return value_; }
-
-  void* GetTensorMutableRawData() const {
-    void* data = nullptr;
-    ThrowOnError(GetApi().GetTensorMutableData(value_, &data));
-    return data;
-  }
-  template <typename T>
-  T* GetTensorMutableData() const {
-    return static_cast<T*>(GetTensorMutableRawData());
-  }
-
- private:
-  OrtValue* value_;
-};
+// The memory of a tensor.
+inline void* data_of(OrtValue* value) {
+  void* data = nullptr;
+  ThrowOnError(GetApi().GetTensorMutableData(value, &data));
+  return data;
+}
 
 // The inputs, the outputs and the threads of one call of an operator.
 class KernelContext {
@@ -159,15 +103,17 @@ class KernelContext {
     ThrowOnError(GetApi().KernelContext_GetOutputCount(context_, &count));
     return count;
   }
-  ConstValue GetInput(size_t index) const {
+  // Null for an input that is left out.
+  const OrtValue* GetInput(size_t index) const {
     const OrtValue* value = nullptr;
     ThrowOnError(GetApi().KernelContext_GetInput(context_, index, &value));
-    return ConstValue(value);
+    return value;
   }
-  UnownedValue GetOutput(size_t index, const std::vector<int64_t>& shape) const {
+  // Null for an output that is left out.
+  OrtValue* GetOutput(size_t index, const int64_t* sizes, size_t rank) const {
     OrtValue* value = nullptr;
-    ThrowOnError(GetApi().KernelContext_GetOutput(context_, index, shape.data(), shape.size(), &value));
-    return UnownedValue(value);
+    ThrowOnError(GetApi().KernelContext_GetOutput(context_, index, sizes, rank, &value));
+    return value;
   }
   // Calls work(data, i) for i in 0..count-1, in `batches` parts of them, and returns when all are done.
   void ParallelFor(void (*work)(void* data, size_t i), size_t count, size_t batches, void* data) const {
@@ -201,12 +147,18 @@ class ConstKernelInfo {
     return value;
   }
 
+  size_t GetInputCount() const {
+    size_t count = 0;
+    ThrowOnError(GetApi().KernelInfo_GetInputCount(info_, &count));
+    return count;
+  }
+
   // An input that is a constant of the model, else null.
-  ConstValue GetConstantInput(size_t index) const {
+  const OrtValue* GetConstantInput(size_t index) const {
     int constant = 0;
     const OrtValue* value = nullptr;
     ThrowOnError(GetApi().KernelInfoGetConstantInput_tensor(info_, index, &constant, &value));
-    return ConstValue(constant != 0 ? value : nullptr);
+    return constant != 0 ? value : nullptr;
   }
 
  private:
@@ -245,54 +197,6 @@ inline std::vector<int64_t> ConstKernelInfo::GetAttributes<int64_t>(const char* 
   ThrowOnError(GetApi().KernelInfoGetAttributeArray_int64(info_, name, values.data(), &size));
   return values;
 }
-
-// An operator for the CPU, of every version of its domain. `Op` derives from it and has the functions that this calls;
-// Kernel(const OrtKernelInfo*) is made for each node, and Compute(OrtKernelContext*) runs it.
-template <typename Op, typename Kernel>
-struct CustomOpBase : OrtCustomOp {
-  CustomOpBase() : OrtCustomOp{} {
-    OrtCustomOp::version = ORT_VERSION;
-    OrtCustomOp::GetName = [](const OrtCustomOp* op) { return self(op).GetName(); };
-    OrtCustomOp::GetExecutionProviderType = [](const OrtCustomOp*) -> const char* { return nullptr; };
-    OrtCustomOp::GetInputTypeCount = [](const OrtCustomOp* op) { return self(op).GetInputTypeCount(); };
-    OrtCustomOp::GetInputType = [](const OrtCustomOp* op, size_t i) { return self(op).GetInputType(i); };
-    OrtCustomOp::GetInputCharacteristic = [](const OrtCustomOp* op, size_t i) {
-      return self(op).GetInputCharacteristic(i);
-    };
-    OrtCustomOp::GetInputMemoryType = [](const OrtCustomOp*, size_t) { return OrtMemTypeDefault; };
-    OrtCustomOp::GetOutputTypeCount = [](const OrtCustomOp* op) { return self(op).GetOutputTypeCount(); };
-    OrtCustomOp::GetOutputType = [](const OrtCustomOp* op, size_t i) { return self(op).GetOutputType(i); };
-    OrtCustomOp::GetOutputCharacteristic = [](const OrtCustomOp* op, size_t i) {
-      return self(op).GetOutputCharacteristic(i);
-    };
-    OrtCustomOp::GetVariadicInputMinArity = [](const OrtCustomOp*) { return 1; };
-    OrtCustomOp::GetVariadicInputHomogeneity = [](const OrtCustomOp* op) -> int {
-      return self(op).GetVariadicInputHomogeneity();
-    };
-    OrtCustomOp::GetVariadicOutputMinArity = [](const OrtCustomOp*) { return 1; };
-    OrtCustomOp::GetVariadicOutputHomogeneity = [](const OrtCustomOp* op) -> int {
-      return self(op).GetVariadicOutputHomogeneity();
-    };
-    OrtCustomOp::GetStartVersion = [](const OrtCustomOp*) { return 1; };
-    OrtCustomOp::GetEndVersion = [](const OrtCustomOp*) { return INT_MAX; };
-    OrtCustomOp::CreateKernelV2 = [](const OrtCustomOp*, const OrtApi* api, const OrtKernelInfo* info, void** kernel) {
-      return StatusOf(*api, [&] { *kernel = new Node{*api, Kernel(info)}; });
-    };
-    OrtCustomOp::KernelComputeV2 = [](void* kernel, OrtKernelContext* context) {
-      Node& node = *static_cast<Node*>(kernel);
-      return StatusOf(node.api, [&] { node.kernel.Compute(context); });
-    };
-    OrtCustomOp::KernelDestroy = [](void* kernel) { delete static_cast<Node*>(kernel); };
-  }
-
- private:
-  struct Node {
-    const OrtApi& api;
-    Kernel kernel;
-  };
-
-  static const Op& self(const OrtCustomOp* op) { return *static_cast<const Op*>(op); }
-};
 
 // Operators under one name. Sessions use them as long as they live; nobody frees the domain for them.
 class CustomOpDomain {

@@ -185,7 +185,9 @@ struct OrtApi {
   Unused<131, 162> unused_131;
   OrtStatus* (*KernelInfoGetAttributeArray_int64)(const OrtKernelInfo* info, const char* name, int64_t* out,
                                                   size_t* size) noexcept;
-  Unused<164, 248> unused_164;
+  Unused<164, 229> unused_164;
+  OrtStatus* (*KernelInfo_GetInputCount)(const OrtKernelInfo* info, size_t* out) noexcept;
+  Unused<231, 248> unused_231;
   OrtStatus* (*KernelInfoGetConstantInput_tensor)(const OrtKernelInfo* info, size_t index, int* is_constant,
                                                   const OrtValue** out) noexcept;
   Unused<250, 273> unused_250;

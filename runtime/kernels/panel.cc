@@ -62,38 +62,12 @@ int64_t panel_bytes(Precision precision, int64_t depth) {
   }
 }
 
-const char* bind_weight(const Ort::ConstValue& weight, Precision precision, int64_t outputs, int64_t depth) {
-  require(static_cast<const OrtValue*>(weight) != nullptr, "a weight is missing");
-  const auto info = weight.GetTensorTypeAndShapeInfo();
-  require(info.GetElementType() == element_of(precision), "the weight's element type does not fit its precision");
-  require(info.GetShape() == shape_of(precision, outputs, steps_of(precision, depth)),
+const char* bind_weight(const Value& weight, Precision precision, int64_t outputs, int64_t depth) {
+  require(weight, "a weight is missing");
+  require(weight.type == element_of(precision), "the weight's element type does not fit its precision");
+  require(weight.shape == shape_of(precision, outputs, steps_of(precision, depth)),
           "the weight's panels do not fit the depth of x and the outputs");
-  return static_cast<const char*>(weight.GetTensorRawData());
-}
-
-ConstantWeight::ConstantWeight(const Ort::ConstKernelInfo& info, size_t index, Precision precision, int64_t outputs)
-    : precision_(precision) {
-  const Ort::ConstValue weight = info.GetConstantInput(index);
-  if (static_cast<const OrtValue*>(weight) == nullptr) return;
-  const auto found = weight.GetTensorTypeAndShapeInfo();
-  const Shape shape = found.GetShape();
-  if (found.GetElementType() != element_of(precision) || shape.size() < 2) return;
-  if (shape != shape_of(precision, outputs, shape[1])) return;
-  steps_ = shape[1];
-  data_ = static_cast<const char*>(weight.GetTensorRawData());
-}
-
-const char* ConstantWeight::data(int64_t depth) const {
-  return steps_of(precision_, depth) == steps_ ? data_ : nullptr;
-}
-
-ConstantFloats::ConstantFloats(const Ort::ConstKernelInfo& info, size_t index) {
-  const Ort::ConstValue value = info.GetConstantInput(index);
-  if (static_cast<const OrtValue*>(value) == nullptr) return;
-  const auto found = value.GetTensorTypeAndShapeInfo();
-  if (found.GetElementType() != FLOAT) return;
-  count_ = static_cast<int64_t>(found.GetElementCount());
-  data_ = value.GetTensorData<float>();
+  return weight.as<char>();
 }
 
 }  // namespace xformc

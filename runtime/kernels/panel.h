@@ -23,34 +23,7 @@ int64_t steps_of(Precision precision, int64_t depth);
 // The bytes of a panel of weights that take `depth` numbers each.
 int64_t panel_bytes(Precision precision, int64_t depth);
 
-// A weight that is a constant of the model: its type and sizes are read once, when the node is made.
-class ConstantWeight {
- public:
-  ConstantWeight(const Ort::ConstKernelInfo& info, size_t index, Precision precision, int64_t outputs);
-
-  // Its data, or null if it is no constant or does not take `depth` numbers: bind_weight says what is wrong.
-  const char* data(int64_t depth) const;
-
- private:
-  Precision precision_;
-  int64_t steps_ = 0;
-  const char* data_ = nullptr;
-};
-
-// The same for float32 numbers.
-class ConstantFloats {
- public:
-  ConstantFloats(const Ort::ConstKernelInfo& info, size_t index);
-
-  // Its data, or null if it is no constant of so many numbers.
-  const float* data(int64_t count) const { return count == count_ ? data_ : nullptr; }
-
- private:
-  int64_t count_ = 0;
-  const float* data_ = nullptr;
-};
-
 // The data of a weight; throws unless it is stored with this precision and these sizes.
-const char* bind_weight(const Ort::ConstValue& weight, Precision precision, int64_t outputs, int64_t depth);
+const char* bind_weight(const Value& weight, Precision precision, int64_t outputs, int64_t depth);
 
 }  // namespace xformc

@@ -7,10 +7,10 @@ namespace xformc {
 
 class Positions {
  public:
-  Positions(const Ort::KernelContext& context, size_t index, int64_t batch) {
-    const Ort::ConstValue value = context.GetInput(index);
-    const Shape shape = shape_of(value);
-    data_ = value.GetTensorData<int64_t>();
+  Positions(const Context& context, size_t index, int64_t batch) {
+    const Value value = context.input(index);
+    const Shape shape = value.shape;
+    data_ = value.as<int64_t>();
     by_row_ = shape.size() == 1;
     apart_ = shape.empty() || shape == Shape{1} ? 0 : 1;
     require(apart_ == 0 || shape == Shape{batch}, "there must be one position, or one for each sentence");

@@ -41,7 +41,7 @@ PackedRows::PackedRows(const Routines& routines, Precision precision, const floa
   for (int64_t block = 0; block < blocks_; ++block) pack(x, block);
 }
 
-PackedRows::PackedRows(Ort::KernelContext& context, const Routines& routines, Precision precision, const float* x,
+PackedRows::PackedRows(const Context& context, const Routines& routines, Precision precision, const float* x,
                        int64_t rows, int64_t depth)
     : PackedRows(routines, precision, rows, depth) {
   if (rows * depth <= FEW_VALUES) {

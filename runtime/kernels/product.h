@@ -34,7 +34,7 @@ class PackedRows {
   // Packs x [rows, depth] into memory of the calling thread, which holds one of these at a time; with a context all
   // threads pack.
   PackedRows(const Routines& routines, Precision precision, const float* x, int64_t rows, int64_t depth);
-  PackedRows(Ort::KernelContext& context, const Routines& routines, Precision precision, const float* x, int64_t rows,
+  PackedRows(const Context& context, const Routines& routines, Precision precision, const float* x, int64_t rows,
              int64_t depth);
 
   int64_t blocks() const { return blocks_; }

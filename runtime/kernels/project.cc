@@ -25,11 +25,10 @@ Value choice(const std::map<std::string, Value>& choices, const std::string& nam
   return found->second;
 }
 
-// The outputs of a weight, and the weight if it is a constant.
+// The outputs of a weight.
 struct Part {
   Shape axes;
   int64_t outputs;
-  ConstantWeight weight;
 };
 
 // A weight, and where its outputs go.
@@ -37,18 +36,17 @@ struct Bound : Weight {
   float* y = nullptr;
 };
 
-struct Project {
+struct Project : Kernel {
   using Range = PackedRows::Range;
 
-  explicit Project(const OrtKernelInfo* raw) : routines_(routines()) {
-    const Ort::ConstKernelInfo info(raw);
-    depth_ = info.GetAttribute<int64_t>("depth");
+  explicit Project(const Attributes& info) : routines_(routines()) {
+    depth_ = info.integer("depth");
     require(depth_ >= 0, "Project: depth is negative");
-    const auto parts = info.GetAttribute<int64_t>("parts");
-    const auto ranks = info.GetAttributes<int64_t>("ranks");
-    const auto sizes = info.GetAttributes<int64_t>("sizes");
-    bias_ = info.GetAttribute<int64_t>("bias") != 0;
-    precision_ = precision_of(info.GetAttribute<std::string>("precision"));
+    const auto parts = info.integer("parts");
+    const auto ranks = info.integers("ranks");
+    const auto sizes = info.integers("sizes");
+    bias_ = info.integer("bias") != 0;
+    precision_ = precision_of(info.text("precision"));
     activation_ = choice<Activation>({{"none", Activation::none},
                                       {"relu", Activation::relu},
                                       {"gelu", Activation::gelu},
@@ -56,29 +54,25 @@ struct Project {
                                       {"silu", Activation::silu},
                                       {"tanh", Activation::tanh},
                                       {"sigmoid", Activation::sigmoid}},
-                                     info.GetAttribute<std::string>("activation"), "activation");
-    norm_ = choice<Norm>({{"none", Norm::none}, {"layer", Norm::layer}, {"rms", Norm::rms}},
-                         info.GetAttribute<std::string>("norm"), "norm");
-    if (norm_ != Norm::none) epsilon_ = info.GetAttribute<float>("epsilon");
+                                     info.text("activation"), "activation");
+    norm_ = choice<Norm>({{"none", Norm::none}, {"layer", Norm::layer}, {"rms", Norm::rms}}, info.text("norm"), "norm");
+    if (norm_ != Norm::none) epsilon_ = info.number("epsilon");
     require(parts >= 1 && static_cast<int64_t>(ranks.size()) == parts, "Project: ranks has one number for each part");
     for (const int64_t size : sizes) require(size >= 1, "Project: a part has no outputs");
     size_t next = 0;
     for (const int64_t rank : ranks) {
       require(rank >= 0 && next + rank <= sizes.size(), "Project: ranks and sizes do not fit");
-      const Shape axes(sizes.begin() + next, sizes.begin() + next + rank);
+      const Shape axes(sizes.data() + next, sizes.data() + next + rank);
       const int64_t outputs = product(axes, 0, axes.size());
       require(outputs >= 1, "Project: a part has no outputs");
-      const size_t index = FIRST_PART + parts_.size() * inputs_of_part();
-      parts_.push_back({axes, outputs, ConstantWeight(info, index, precision_, outputs)});
+      parts_.push_back({axes, outputs});
       next += rank;
     }
-    for (size_t i = 0; i < FIRST_PART + parts_.size() * inputs_of_part(); ++i) constants_.emplace_back(info, i);
     require(next == sizes.size(), "Project: ranks and sizes do not fit");
     require(parts == 1 || norm_ == Norm::none, "Project: a normalization goes with one part only");
   }
 
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
+  void run(const Context& context) override {
     Call call(*this, context);
     call.run();
   }
@@ -89,10 +83,10 @@ struct Project {
 
   // One call: the rows and the parts with their memory.
   struct Call {
-    Call(const Project& kernel_, Ort::KernelContext& context_)
+    Call(const Project& kernel_, const Context& context_)
         : kernel(kernel_), context(context_), parts(kernel_.parts_.size()), scaled(has_scale(kernel_.precision_)) {
-      const Ort::ConstValue input = context.GetInput(0);
-      Shape shape = shape_of(input);
+      const Value input = context.input(0);
+      Shape shape = input.shape;
       require(static_cast<int64_t>(shape.size()) >= kernel.depth_, "Project: x has fewer axes than depth says");
       const size_t leading = shape.size() - kernel.depth_;
       depth = product(shape, leading, shape.size());
@@ -100,7 +94,7 @@ struct Project {
       require(!scaled || depth <= MOST_DEPTH, "Project: integers take at most 65,536 numbers a row");
       shape.resize(leading);
       rows = product(shape, 0, leading);
-      x = input.GetTensorData<float>();
+      x = input.as<float>();
       bind_parts(shape);
       residual = floats(1, times(rows, parts[0].outputs), "Project: the residual is not as large as the output");
       gain = floats(2, parts[0].outputs, "Project: gain needs one number for each output");
@@ -113,34 +107,27 @@ struct Project {
 
     void bind_parts(const Shape& leading) {
       size_t next = FIRST_PART;
-      require(context.GetInputCount() == FIRST_PART + parts.size() * kernel.inputs_of_part(),
+      require(context.input_count() == FIRST_PART + parts.size() * kernel.inputs_of_part(),
               "Project: the number of inputs does not fit parts, precision and bias");
-      require(context.GetOutputCount() == parts.size(), "Project: there must be one output for each part");
+      require(context.output_count() == parts.size(), "Project: there must be one output for each part");
       for (size_t i = 0; i < parts.size(); ++i) {
         const Part& given = kernel.parts_[i];
         Bound& part = parts[i];
         part.outputs = given.outputs;
-        part.panels = given.weight.data(depth);
-        if (part.panels == nullptr) {
-          part.panels = bind_weight(context.GetInput(next), kernel.precision_, part.outputs, depth);
-        }
-        ++next;
+        part.panels = bind_weight(context.input(next++), kernel.precision_, part.outputs, depth);
         const int64_t scales = scale_count(kernel.precision_, part.outputs, depth);
         if (scaled) part.scale = floats(next++, scales, "Project: scale needs one number for each output");
         require(!scaled || part.scale != nullptr, "Project: integers need a scale for each part");
         if (kernel.bias_) part.bias = floats(next++, part.outputs, "Project: bias needs one number for each output");
         require(!kernel.bias_ || part.bias != nullptr, "Project: a bias is missing");
         Shape shape = leading;
-        shape.insert(shape.end(), given.axes.begin(), given.axes.end());
-        auto output = context.GetOutput(i, shape);
-        require(static_cast<OrtValue*>(output) != nullptr, "Project: no output may be left out");
-        part.y = output.GetTensorMutableData<float>();
+        shape.append(given.axes.begin(), given.axes.end());
+        part.y = context.output<float>(i, shape);
       }
     }
 
     const float* floats(size_t index, int64_t count, const char* message) const {
-      const float* constant = kernel.constants_[index].data(count);
-      return constant != nullptr ? constant : optional_input<float>(context, index, count, message);
+      return optional_input<float>(context, index, count, message);
     }
 
     void run() {
@@ -224,7 +211,7 @@ struct Project {
     }
 
     const Project& kernel;
-    Ort::KernelContext& context;
+    const Context& context;
     std::vector<Bound> parts;
     const bool scaled;
     const float *x, *residual, *gain, *offset;
@@ -240,14 +227,14 @@ struct Project {
   Norm norm_;
   float epsilon_ = 0;
   std::vector<Part> parts_;
-  std::vector<ConstantFloats> constants_;  // by input
 };
 
 }  // namespace
 
-void add_project(Ort::CustomOpDomain& domain) {
-  static const Operator<Project> project("Project", {FLOAT, FLOAT, FLOAT, FLOAT, ANY}, {FLOAT}, 1, true, true);
-  domain.Add(&project);
+void add_project(Operators& all) {
+  static const Operator project("Project", make_kernel<Project>, {FLOAT, FLOAT, FLOAT, FLOAT, ANY}, {FLOAT}, 1, true,
+                                true);
+  all.push_back(&project);
 }
 
 }  // namespace xformc

@@ -17,14 +17,14 @@ constexpr int64_t FINISHED_SHARE = 8;  // the search goes on while less than a s
 enum StopRule : int64_t { FIRST, BEST, COMPLETE, SHRINK };  // in the order of docs/search.md
 
 struct Inputs {
-  explicit Inputs(const Ort::KernelContext& context_)
+  explicit Inputs(const Context& context_)
       : context(context_), width(single<int64_t>(context, 0)), end_tokens(ids(1)), ends(count(1)),
-        positions(context, 3, first_axis(context.GetInput(9))), done(context.GetInput(4).GetTensorData<bool>()),
-        limit(ids(5)), scores(floats(6)), next_tokens(ids(7)), parents(ids(8)), tokens(ids(9)), ancestors(ids(10)),
+        positions(context, 3, first_axis(context.input(9))), done(context.input(4).as<bool>()), limit(ids(5)),
+        scores(floats(6)), next_tokens(ids(7)), parents(ids(8)), tokens(ids(9)), ancestors(ids(10)),
         pool_tokens(ids(11)), pool_lengths(ids(12)), pool_scores(floats(13)), found(ids(14)),
-        least(has(15) ? ids(15) : nullptr), sentences(context, 19, first_axis(context.GetInput(9))),
+        least(has(15) ? ids(15) : nullptr), sentences(context, 19, first_axis(context.input(9))),
         phrases(context, 20, sentences), coverage(has(21) ? floats(21) : nullptr) {
-    const Shape shape = shape_of(context.GetInput(9));
+    const Shape shape = context.input(9).shape;
     require(width >= 1, "the beam's width must be at least 1");
     require(positions.first() >= 0 && positions.last() < LONGEST, "there are too many positions");
     require(shape.size() == 3 && shape[1] <= width, "there are more hypotheses than the beam's width");
@@ -40,7 +40,7 @@ struct Inputs {
     if (coverage != nullptr) check(21, {batch, beam});
     for (size_t i : {6, 7, 8}) check(i, {batch, times(2, width)});
     for (size_t i : {12, 13}) check(i, {batch, width});
-    past = by_row ? last_axis(context.GetInput(10)) : positions.last();
+    past = by_row ? last_axis(context.input(10)) : positions.last();
     require(past >= positions.last() && past < LONGEST, "there are too few ancestors");
     check(10, {batch, beam, past});
     check(11, {batch, width, length});
@@ -56,34 +56,32 @@ struct Inputs {
 
   // What the input 14 has: the finished hypotheses of each group, [batch, groups], or of sentences of one group, [batch].
   void read_groups() {
-    found_shape = shape_of(context.GetInput(14));
+    found_shape = context.input(14).shape;
     groups = found_shape.size() == 2 ? found_shape[1] : 1;
     require(found_shape == Shape{batch} || found_shape == Shape{batch, groups}, "input 14 has a wrong shape");
     require(groups >= 1 && width % groups == 0, "the groups do not divide the beam");
     own = width / groups;
   }
 
-  static int64_t first_axis(const Ort::ConstValue& value) {
-    const Shape shape = shape_of(value);
+  static int64_t first_axis(const Value& value) {
+    const Shape shape = value.shape;
     require(!shape.empty(), "there are no sentences");
     return shape[0];
   }
-  static int64_t last_axis(const Ort::ConstValue& value) {
-    const Shape shape = shape_of(value);
+  static int64_t last_axis(const Value& value) {
+    const Shape shape = value.shape;
     require(!shape.empty(), "there are no ancestors");
     return shape.back();
   }
-  bool has(size_t index) const { return context.GetInputCount() > index && context.GetInput(index); }
-  const int64_t* ids(size_t index) const { return context.GetInput(index).GetTensorData<int64_t>(); }
-  int64_t count(size_t index) const {
-    return static_cast<int64_t>(context.GetInput(index).GetTensorTypeAndShapeInfo().GetElementCount());
-  }
-  const float* floats(size_t index) const { return context.GetInput(index).GetTensorData<float>(); }
+  bool has(size_t index) const { return context.input(index); }
+  const int64_t* ids(size_t index) const { return context.input(index).as<int64_t>(); }
+  int64_t count(size_t index) const { return context.input(index).count(); }
+  const float* floats(size_t index) const { return context.input(index).as<float>(); }
   void check(size_t index, const Shape& shape) const {
-    if (shape_of(context.GetInput(index)) != shape) fail("input " + std::to_string(index) + " has a wrong shape");
+    if (context.input(index).shape != shape) fail("input " + std::to_string(index) + " has a wrong shape");
   }
 
-  const Ort::KernelContext& context;
+  const Context& context;
   int64_t width;
   const int64_t* end_tokens;
   int64_t ends;  // how many end tokens there are
@@ -108,8 +106,8 @@ struct Inputs {
 
 struct Outputs {
   // `positions` is the shape of the positions, `past` the number of ancestors.
-  Outputs(const Ort::KernelContext& context, int64_t batch, int64_t width, int64_t length, const Shape& positions,
-          int64_t past, const Shape& found)
+  Outputs(const Context& context, int64_t batch, int64_t width, int64_t length, const Shape& positions, int64_t past,
+          const Shape& found)
       : go_on(make<bool>(context, 0, {})), positions(make<int64_t>(context, 1, positions)),
         done(make<bool>(context, 2, {batch})), tokens(make<int64_t>(context, 3, {batch, width, length})),
         scores(make<float>(context, 4, {batch, width})), pool_tokens(make<int64_t>(context, 5, {batch, width, length})),
@@ -117,8 +115,8 @@ struct Outputs {
         found(make<int64_t>(context, 8, found)), ancestors(make<int64_t>(context, 9, {batch, width, past})) {}
 
   template <typename T>
-  static T* make(const Ort::KernelContext& context, size_t index, const Shape& shape) {
-    return context.GetOutput(index, shape).GetTensorMutableData<T>();
+  static T* make(const Context& context, size_t index, const Shape& shape) {
+    return context.output<T>(index, shape);
   }
 
   bool* go_on;
@@ -165,7 +163,7 @@ struct Rules {
 // Advances the search of one sentence at a time.
 class Step {
  public:
-  explicit Step(const Ort::KernelContext& context)
+  explicit Step(const Context& context)
       : in_(context), past_(in_.by_row ? in_.past : in_.past + 1), length_(make_room()),
         out_(context, in_.batch, in_.width, length_, in_.by_row ? Shape{in_.batch} : Shape{}, past_, in_.found_shape) {}
 
@@ -334,23 +332,20 @@ class Step {
   Outputs out_;
 };
 
-struct Advance {
-  explicit Advance(const OrtKernelInfo*) {}
+struct Advance : Kernel {
+  explicit Advance(const Attributes&) {}
 
-  void Compute(OrtKernelContext* raw) {
-    const Ort::KernelContext context(raw);
-    Step(context).run();
-  }
+  void run(const Context& context) override { Step(context).run(); }
 };
 
 }  // namespace
 
-void add_advance(Ort::CustomOpDomain& domain) {
-  static const Operator<Advance> advance(
-      "Advance", {INT64, INT64, FLOAT, INT64, BOOL,  INT64, FLOAT, INT64, INT64, INT64, INT64, INT64,
-                  INT64, FLOAT, INT64, INT64, FLOAT, INT64, FLOAT, INT64, INT64, FLOAT, INT64},
-      {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, 15);
-  domain.Add(&advance);
+void add_advance(Operators& all) {
+  static const Operator advance("Advance", make_kernel<Advance>,
+                                {INT64, INT64, FLOAT, INT64, BOOL,  INT64, FLOAT, INT64, INT64, INT64, INT64, INT64,
+                                 INT64, FLOAT, INT64, INT64, FLOAT, INT64, FLOAT, INT64, INT64, FLOAT, INT64},
+                                {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, 15);
+  all.push_back(&advance);
 }
 
 }  // namespace xformc

@@ -20,13 +20,13 @@ class Automaton {
   // begin [rows], below 0 for any text, or TIMED; and the most tokens of the texts of each sentence [batch]. The first
   // three may be absent. The texts are those of `edits`. The tokens of `prefix` are not read, unless the input before
   // `index` makes them likelier instead of forced.
-  Automaton(const Ort::KernelContext& context, size_t index, size_t prefix, int64_t pad, int64_t vocabulary,
-            int64_t batch, int64_t beam, const Sentences& sentences, const Edits& edits, const Times& times)
+  Automaton(const Context& context, size_t index, size_t prefix, int64_t pad, int64_t vocabulary, int64_t batch,
+            int64_t beam, const Sentences& sentences, const Edits& edits, const Times& times)
       : vocabulary_(vocabulary) {
-    if (context.GetInputCount() <= index + 3 || !context.GetInput(index + 3)) return;
+    if (!context.input(index + 3)) return;
     for (const size_t input : {prefix, index})
-      require(context.GetInput(input), "an automaton needs a prefix and its states");
-    const Shape shape = shape_of(context.GetInput(index));
+      require(context.input(input), "an automaton needs a prefix and its states");
+    const Shape shape = context.input(index).shape;
     require(shape.size() == 2, "the automaton is no table");
     states_ = shape[0];
     Option<int64_t> start(NONE);
@@ -36,17 +36,17 @@ class Automaton {
     if (states_ == 0 && !timed) return;
     require(shape[1] == vocabulary, "the automaton has another vocabulary");
     require(edits.text(0) != nullptr, "an automaton needs the tokens of the hypotheses");
-    next_ = context.GetInput(index).GetTensorData<int32_t>();
+    next_ = context.input(index).as<int32_t>();
     needs_ = optional_input<int64_t>(context, index + 1, states_, "the automaton lacks the needs of its states");
     const int64_t* limit =
         optional_input<int64_t>(context, index + 3, batch, "there must be a limit for each sentence");
     require((states_ == 0 || needs_ != nullptr) && limit != nullptr, "the automaton lacks the needs of its states");
     Option<float> bias(0);
     bias.read(context, index - 1, sentences);
-    const Ort::ConstValue begun = context.GetInput(prefix);
-    const Shape given = shape_of(begun);
+    const Value begun = context.input(prefix);
+    const Shape given = begun.shape;
     require(given.size() == 2 && given[0] == batch, "prefix and scores do not fit");
-    const int64_t* tokens = begun.GetTensorData<int64_t>();
+    const int64_t* tokens = begun.as<int64_t>();
     for (int64_t row = 0; row < batch * beam; ++row) {
       const int64_t sentence = row / beam, first = start.of(sentences, sentence);
       const int64_t* own = tokens + sentence * given[1];

@@ -4,21 +4,19 @@
 namespace xformc {
 namespace {
 
-struct Candidates {
-  explicit Candidates(const OrtKernelInfo* raw)
-      : pad(Ort::ConstKernelInfo(raw).GetAttributeOr("pad", 0)), times(Ort::ConstKernelInfo(raw)) {}
+struct Candidates : Kernel {
+  explicit Candidates(const Attributes& info) : pad(info.integer_or("pad", 0)), times(info) {}
 
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
-    const Ort::ConstValue logits = context.GetInput(0);
-    const Shape shape = shape_of(logits);
+  void run(const Context& context) override {
+    const Value logits = context.input(0);
+    const Shape shape = logits.shape;
     require(shape.size() == 4, "logits and scores do not fit");
     const int64_t vocabulary = shape[3];
     Continuations continuations(context, vocabulary, 3, pad, times);
     const int64_t batch = continuations.batch, beam = continuations.beam, rows = continuations.rows();
     require(shape == Shape{batch, beam, 1, vocabulary}, "logits and scores do not fit");
     continuations.make_outputs(context);
-    const float* data = logits.GetTensorData<float>();
+    const float* data = logits.as<float>();
 
     const int64_t parts = rows < ENOUGH_PARTS ? ceil_div(ENOUGH_PARTS, std::max<int64_t>(rows, 1)) : 1;
     Scan scan(vocabulary, rows, std::min(Scan::blocks_of(vocabulary), parts), continuations.most);
@@ -47,12 +45,12 @@ struct Candidates {
 
 }  // namespace
 
-void add_candidates(Ort::CustomOpDomain& domain) {
-  static const Operator<Candidates> candidates(
-      "Candidates", {FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT,
-                     INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
-      {FLOAT, INT64, INT64}, 3);
-  domain.Add(&candidates);
+void add_candidates(Operators& all) {
+  static const Operator candidates("Candidates", make_kernel<Candidates>,
+                                   {FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, INT64, FLOAT, FLOAT, FLOAT,
+                                    INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
+                                   {FLOAT, INT64, INT64}, 3);
+  all.push_back(&candidates);
 }
 
 }  // namespace xformc

@@ -10,10 +10,8 @@ namespace {
 // An option that has one row, or one for each text.
 class Rows {
  public:
-  Rows(const Ort::ConstValue& option, int64_t batch)
-      : data_(option.GetTensorData<float>()), one_(option.GetTensorTypeAndShapeInfo().GetElementCount() == 1) {
-    require(one_ || option.GetTensorTypeAndShapeInfo().GetElementCount() == static_cast<size_t>(batch),
-            "an option lacks the row of a text");
+  Rows(const Value& option, int64_t batch) : data_(option.as<float>()), one_(option.count() == 1) {
+    require(one_ || option.count() == batch, "an option lacks the row of a text");
   }
   float of(int64_t text) const { return data_[one_ ? 0 : text]; }
 
@@ -22,21 +20,19 @@ class Rows {
   bool one_;
 };
 
-struct DrawToken {
-  explicit DrawToken(const OrtKernelInfo*) {}
+struct DrawToken : Kernel {
+  explicit DrawToken(const Attributes&) {}
 
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
-    const Ort::ConstValue logits = context.GetInput(0);
-    const Shape shape = shape_of(logits);
+  void run(const Context& context) override {
+    const Value logits = context.input(0);
+    const Shape shape = logits.shape;
     require(shape.size() >= 2 && shape.back() >= 1, "there are no logits");
     const int64_t vocabulary = shape.back(), batch = product(shape, 0, shape.size() - 1);
-    const Rows uniform(context.GetInput(1), batch), temperature(context.GetInput(2), batch),
-        least(context.GetInput(3), batch);
-    const float* data = logits.GetTensorData<float>();
+    const Rows uniform(context.input(1), batch), temperature(context.input(2), batch), least(context.input(3), batch);
+    const float* data = logits.as<float>();
     const float* scores = optional_input<float>(context, 4, times(batch, vocabulary), "scores and logits do not fit");
-    int64_t* tokens = context.GetOutput(0, {batch}).GetTensorMutableData<int64_t>();
-    float* gains = context.GetOutput(1, {batch}).GetTensorMutableData<float>();
+    int64_t* tokens = context.output<int64_t>(0, {batch});
+    float* gains = context.output<float>(1, {batch});
 
     const int64_t parts = batch < ENOUGH_PARTS ? ceil_div(ENOUGH_PARTS, std::max<int64_t>(batch, 1)) : 1;
     const auto scanned = [&](const float* values) {
@@ -94,9 +90,10 @@ struct DrawToken {
 
 }  // namespace
 
-void add_draw_token(Ort::CustomOpDomain& domain) {
-  static const Operator<DrawToken> draw("DrawToken", {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT}, {INT64, FLOAT}, 4);
-  domain.Add(&draw);
+void add_draw_token(Operators& all) {
+  static const Operator draw("DrawToken", make_kernel<DrawToken>, {FLOAT, FLOAT, FLOAT, FLOAT, FLOAT}, {INT64, FLOAT},
+                             4);
+  all.push_back(&draw);
 }
 
 }  // namespace xformc

@@ -27,17 +27,17 @@ class Edits {
   // padded with -1, the length of n-grams that must not repeat, and the penalties for repetition, presence and frequency,
   // all [rows], then those of Sentences; none of them is there in older models, or one row of each without its axis. The
   // input before them is the position of the step: where there is one for each sentence, its tokens end there.
-  Edits(const Ort::KernelContext& context, size_t first, int64_t vocabulary, int64_t batch, int64_t beam)
+  Edits(const Context& context, size_t first, int64_t vocabulary, int64_t batch, int64_t beam)
       : vocabulary_(vocabulary), beam_(beam), sentences_(context, first + 6, batch) {
-    if (context.GetInputCount() <= first + 5 || !context.GetInput(first + 5)) return;
+    if (!context.input(first + 5)) return;
     for (const size_t input : {first - 1, first, first + 1})
-      require(context.GetInput(input), "edits need texts and lists");
-    const Shape shape = shape_of(context.GetInput(first)), lists = shape_of(context.GetInput(first + 1));
+      require(context.input(input), "edits need texts and lists");
+    const Shape shape = context.input(first).shape, lists = context.input(first + 1).shape;
     require(shape.size() == 3 && shape[0] == batch && shape[1] == beam, "tokens and scores do not fit");
     require(lists.size() == 1 || lists.size() == 2, "the suppressed tokens are no lists");
-    tokens_ = context.GetInput(first).GetTensorData<int64_t>();
+    tokens_ = context.input(first).as<int64_t>();
     read_lengths(Positions(context, first - 1, batch), batch, shape[2]);
-    suppressed_ = context.GetInput(first + 1).GetTensorData<int64_t>();
+    suppressed_ = context.input(first + 1).as<int64_t>();
     lists_ = lists.size() == 1 ? 1 : lists[0];
     longest_ = lists.back();
     sentences_.check(lists_);

@@ -12,16 +12,16 @@ class Groups {
  public:
   // The inputs from `index` on are the number of groups [1], the diversity penalty [rows] and the end tokens, [] or [ends];
   // they may be absent. `sentences` says which row each sentence has; `width` is that of the beam.
-  Groups(const Ort::KernelContext& context, size_t index, const Sentences& sentences, int64_t width, int64_t beam)
+  Groups(const Context& context, size_t index, const Sentences& sentences, int64_t width, int64_t beam)
       : sentences_(sentences) {
-    if (index + 2 >= context.GetInputCount() || !context.GetInput(index)) return;
+    if (!context.input(index)) return;
     count = single<int64_t>(context, index);
     require(count >= 1 && width % count == 0 && beam % count == 0, "the groups do not divide the beam");
     penalty_.read(context, index + 1, sentences_);
-    const Ort::ConstValue ends = context.GetInput(index + 2);
+    const Value ends = context.input(index + 2);
     require(ends, "groups of a beam have no end tokens");
-    const int64_t* tokens = ends.GetTensorData<int64_t>();
-    ends_.assign(tokens, tokens + ends.GetTensorTypeAndShapeInfo().GetElementCount());
+    const int64_t* tokens = ends.as<int64_t>();
+    ends_.assign(tokens, tokens + ends.count());
     goes_on_ = width / count;
   }
 

@@ -11,16 +11,16 @@ class Phrases {
  public:
   // The input `index` are the tokens [rows, phrases, any], padded with -1; it may be absent. `sentences` says which row
   // each sentence has.
-  Phrases(const Ort::KernelContext& context, size_t index, const Sentences& sentences) : sentences_(sentences) {
-    if (index >= context.GetInputCount() || !context.GetInput(index)) return;
-    const Ort::ConstValue value = context.GetInput(index);
-    const Shape shape = shape_of(value);
+  Phrases(const Context& context, size_t index, const Sentences& sentences) : sentences_(sentences) {
+    if (!context.input(index)) return;
+    const Value value = context.input(index);
+    const Shape shape = value.shape;
     require(shape.size() == 3, "the phrases are no lists");
     sentences.check(shape[0]);
     rows_ = shape[0];
     count_ = shape[1];
     longest_ = shape[2];
-    tokens_ = value.GetTensorData<int64_t>();
+    tokens_ = value.as<int64_t>();
     any_ = std::any_of(tokens_, tokens_ + times(rows_, times(count_, longest_)), [](int64_t one) { return one >= 0; });
   }
 

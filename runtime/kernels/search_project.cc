@@ -33,25 +33,23 @@ class AskedLogits {
   std::vector<float> logits_;
 };
 
-struct ProjectCandidates {
-  explicit ProjectCandidates(const OrtKernelInfo* raw) {
-    const Ort::ConstKernelInfo info(raw);
-    precision = precision_of(info.GetAttribute<std::string>("precision"));
-    vocabulary = info.GetAttribute<int64_t>("vocabulary");
-    pad = info.GetAttributeOr("pad", 0);
+struct ProjectCandidates : Kernel {
+  explicit ProjectCandidates(const Attributes& info) {
+    precision = precision_of(info.text("precision"));
+    vocabulary = info.integer("vocabulary");
+    pad = info.integer_or("pad", 0);
     times = Times(info);
   }
 
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
+  void run(const Context& context) override {
     Continuations continuations(context, vocabulary, 6, pad, times);
-    const Ort::ConstValue input = context.GetInput(0);
+    const Value input = context.input(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Weight weight = bind(context, depth);
     continuations.make_outputs(context);
     if (rows == 0) return;
 
-    const PackedRows packed(context, routines(), precision, input.GetTensorData<float>(), rows, depth);
+    const PackedRows packed(context, routines(), precision, input.as<float>(), rows, depth);
     const LogitShares shares(packed, weight, rows);
     Scan scan(vocabulary, rows, shares.parts(), continuations.most);
     AskedLogits asked(continuations);
@@ -62,11 +60,11 @@ struct ProjectCandidates {
     choose_all(context, continuations, scan, asked);
   }
 
-  Weight bind(const Ort::KernelContext& context, int64_t depth) const {
+  Weight bind(const Context& context, int64_t depth) const {
     require(!has_scale(precision) || depth <= MOST_DEPTH, "integers take at most 65,536 numbers a row");
     Weight weight;
     weight.outputs = vocabulary;
-    weight.panels = bind_weight(context.GetInput(3), precision, vocabulary, depth);
+    weight.panels = bind_weight(context.input(3), precision, vocabulary, depth);
     const int64_t scales = scale_count(precision, vocabulary, depth);
     weight.scale = optional_input<float>(context, 4, scales, "scale needs one number for each token");
     weight.bias = optional_input<float>(context, 5, vocabulary, "bias needs one number for each token");
@@ -81,12 +79,13 @@ struct ProjectCandidates {
 
 }  // namespace
 
-void add_project_candidates(Ort::CustomOpDomain& domain) {
-  static const Operator<ProjectCandidates> project_candidates(
-      "ProjectCandidates", {FLOAT, FLOAT, INT64, ANY,   FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, FLOAT,
-                            FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
+void add_project_candidates(Operators& all) {
+  static const Operator project_candidates(
+      "ProjectCandidates", make_kernel<ProjectCandidates>,
+      {FLOAT, FLOAT, INT64, ANY,   FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64, FLOAT,
+       FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
       {FLOAT, INT64, INT64}, 4);
-  domain.Add(&project_candidates);
+  all.push_back(&project_candidates);
 }
 
 }  // namespace xformc

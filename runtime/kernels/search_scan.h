@@ -110,20 +110,19 @@ class Continuations {
   // that the texts begin with, padded with `pad`, and the position of this step, one or that of each sentence, then those of
   // Edits, Phrases, how much likelier the tokens of the prefix are made [rows], and those of Automaton and Groups; they may be absent.
   // The outputs are made later, by `make_outputs`.
-  Continuations(const Ort::KernelContext& context, int64_t vocabulary, size_t prefix, int64_t pad,
-                const Times& followed)
+  Continuations(const Context& context, int64_t vocabulary, size_t prefix, int64_t pad, const Times& followed)
       : pad_(pad) {
     const auto width = single<int64_t>(context, 2);
     require(width >= 1, "the beam's width must be at least 1");
     count = times(2, width);
-    const Ort::ConstValue scores = context.GetInput(1);
-    const Shape shape = shape_of(scores);
+    const Value scores = context.input(1);
+    const Shape shape = scores.shape;
     require(shape.size() == 2, "logits and scores do not fit");
     batch = shape[0];
     beam = shape[1];
     require(beam >= 1, "there must be at least 1 hypothesis for each sentence");
     require(vocabulary >= count, "the vocabulary is smaller than twice the beam's width");
-    before_ = scores.GetTensorData<float>();
+    before_ = scores.as<float>();
     const Sentences sentences(context, prefix + 8, batch);
     const Phrases phrases(context, prefix + 9, sentences);
     if (phrases.any()) phrases_ = std::make_unique<Phrases>(phrases);
@@ -145,10 +144,10 @@ class Continuations {
   bool asks() const { return !asked_.empty(); }
 
   // Allocates the outputs, when all inputs have been checked.
-  void make_outputs(const Ort::KernelContext& context) {
-    scores_ = context.GetOutput(0, {batch, count}).GetTensorMutableData<float>();
-    tokens_ = context.GetOutput(1, {batch, count}).GetTensorMutableData<int64_t>();
-    parents_ = context.GetOutput(2, {batch, count}).GetTensorMutableData<int64_t>();
+  void make_outputs(const Context& context) {
+    scores_ = context.output<float>(0, {batch, count});
+    tokens_ = context.output<int64_t>(1, {batch, count});
+    parents_ = context.output<int64_t>(2, {batch, count});
   }
 
   int64_t rows() const { return times(batch, beam); }
@@ -344,11 +343,11 @@ class Continuations {
     return result;
   }
 
-  void read_forced(const Ort::KernelContext& context, int64_t vocabulary, size_t input, const Sentences& sentences,
+  void read_forced(const Context& context, int64_t vocabulary, size_t input, const Sentences& sentences,
                    const Edits& edits) {
-    if (context.GetInputCount() <= input + 1 || !context.GetInput(input) || !context.GetInput(input + 1)) return;
-    const Ort::ConstValue prefix = context.GetInput(input);
-    const Shape shape = shape_of(prefix);
+    if (!context.input(input) || !context.input(input + 1)) return;
+    const Value prefix = context.input(input);
+    const Shape shape = prefix.shape;
     require(shape.size() == 2 && shape[0] == batch, "prefix and scores do not fit");
     const Positions positions(context, input + 1, batch);
     require(positions.first() >= 0, "the position is below 0");
@@ -356,7 +355,7 @@ class Continuations {
     Option<float> bias(0);
     bias.read(context, input + 10, sentences);
     if (bias.differs(0)) biases_.resize(static_cast<size_t>(rows()));
-    const int64_t* tokens = prefix.GetTensorData<int64_t>();
+    const int64_t* tokens = prefix.as<int64_t>();
     for (int64_t i = 0; i < batch; ++i) {
       const int64_t* own = tokens + i * shape[1];
       const int64_t token = positions[i] < shape[1] ? own[positions[i]] : pad_;

@@ -121,25 +121,23 @@ struct Chosen {
   std::vector<Row> rows;
 };
 
-struct ScreenCandidates {
-  explicit ScreenCandidates(const OrtKernelInfo* raw) {
-    const Ort::ConstKernelInfo info(raw);
-    vocabulary_ = info.GetAttribute<int64_t>("vocabulary");
-    pad_ = info.GetAttributeOr("pad", 0);
+struct ScreenCandidates : Kernel {
+  explicit ScreenCandidates(const Attributes& info) {
+    vocabulary_ = info.integer("vocabulary");
+    pad_ = info.integer_or("pad", 0);
     times_ = Times(info);
     require(vocabulary_ <= INT32_MAX, "the vocabulary has more than 2^31 tokens");
   }
 
-  void Compute(OrtKernelContext* raw) {
-    Ort::KernelContext context(raw);
+  void run(const Context& context) override {
     Continuations continuations(context, vocabulary_, 8, pad_, times_);
-    const Ort::ConstValue input = context.GetInput(0);
+    const Value input = context.input(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Screen screen(context, vocabulary_, depth);
     continuations.make_outputs(context);
     if (rows == 0) return;
 
-    const float* x = input.GetTensorData<float>();
+    const float* x = input.as<float>();
     const PackedRows packed(context, routines(), Precision::int16, x, rows, depth);
     const LogitShares shares(packed, screen.weight, rows);
     Scan scan(vocabulary_, rows, shares.parts(), continuations.most);
@@ -160,13 +158,13 @@ struct ScreenCandidates {
  private:
   // The inputs that do not change.
   struct Screen {
-    Screen(const Ort::KernelContext& context, int64_t vocabulary, int64_t depth_) : depth(depth_) {
+    Screen(const Context& context, int64_t vocabulary, int64_t depth_) : depth(depth_) {
       require(depth <= MOST_DEPTH, "x may have at most 65,536 numbers a row");
-      exact = context.GetInput(3).GetTensorData<float>();
-      const Shape shape = shape_of(context.GetInput(3));
+      exact = context.input(3).as<float>();
+      const Shape shape = context.input(3).shape;
       require(shape == Shape{vocabulary, depth}, "the weight does not fit the depth of x and the vocabulary");
       weight.outputs = vocabulary;
-      weight.panels = bind_weight(context.GetInput(4), Precision::int16, vocabulary, depth);
+      weight.panels = bind_weight(context.input(4), Precision::int16, vocabulary, depth);
       weight.scale = optional_input<float>(context, 5, vocabulary, "scale needs one number for each token");
       weight.bias = optional_input<float>(context, 7, vocabulary, "bias needs one number for each token");
       const float* largest = optional_input<float>(context, 6, 2, "largest has two numbers");
@@ -222,12 +220,13 @@ struct ScreenCandidates {
 
 }  // namespace
 
-void add_screen_candidates(Ort::CustomOpDomain& domain) {
-  static const Operator<ScreenCandidates> screen_candidates(
-      "ScreenCandidates", {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64,
-                           FLOAT, FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
+void add_screen_candidates(Operators& all) {
+  static const Operator screen_candidates(
+      "ScreenCandidates", make_kernel<ScreenCandidates>,
+      {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64,
+       FLOAT, FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
       {FLOAT, INT64, INT64}, 7);
-  domain.Add(&screen_candidates);
+  all.push_back(&screen_candidates);
 }
 
 }  // namespace xformc

@@ -16,9 +16,9 @@ struct Times {
   static constexpr int64_t NONE = -1;
 
   Times() = default;
-  explicit Times(const Ort::ConstKernelInfo& info)
-      : first(info.GetAttributeOr("times_first", NONE)), latest(info.GetAttributeOr("times_latest", NONE)),
-        special(info.GetAttributeOr("times_special", NONE)), silent(info.GetAttributeOr("times_silent", NONE)) {}
+  explicit Times(const Attributes& info)
+      : first(info.integer_or("times_first", NONE)), latest(info.integer_or("times_latest", NONE)),
+        special(info.integer_or("times_special", NONE)), silent(info.integer_or("times_silent", NONE)) {}
 
   bool known() const { return first >= 0; }
 

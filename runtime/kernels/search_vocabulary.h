@@ -20,7 +20,7 @@ class LogitShares {
   // Calls look(row, part, block, logits) for each row and each block of SCAN_BLOCK tokens; for a row the blocks of a part
   // come one after the other.
   template <typename Look>
-  void run(Ort::KernelContext& context, const Scan& scan, const Look& look) const {
+  void run(const Context& context, const Scan& scan, const Look& look) const {
     parallel(context, static_cast<size_t>(chunks_ * parts_), [&](size_t i) {
       const int64_t chunk = static_cast<int64_t>(i) % chunks_, part = static_cast<int64_t>(i) / chunks_;
       const int64_t from = packed_.blocks() * chunk / chunks_, to = packed_.blocks() * (chunk + 1) / chunks_;
@@ -48,8 +48,8 @@ class LogitShares {
 };
 
 // The input x [batch, beam, .., K axes] of a projection: K.
-inline int64_t depth_of(const Ort::ConstValue& x, const Continuations& continuations) {
-  const Shape shape = shape_of(x);
+inline int64_t depth_of(const Value& x, const Continuations& continuations) {
+  const Shape shape = x.shape;
   const bool fits = shape.size() >= 3 && shape[0] == continuations.batch && shape[1] == continuations.beam;
   require(fits, "x and scores do not fit");
   const int64_t depth = product(shape, 2, shape.size());
@@ -59,8 +59,7 @@ inline int64_t depth_of(const Ort::ConstValue& x, const Continuations& continuat
 
 // Chooses the continuations of every sentence, in parallel where there are many.
 template <typename Rows, typename Logit>
-void choose_all(Ort::KernelContext& context, const Continuations& continuations, const Rows& rows,
-                const Logit& logit_of) {
+void choose_all(const Context& context, const Continuations& continuations, const Rows& rows, const Logit& logit_of) {
   const auto choose = [&](size_t sentence) { continuations.choose(rows, static_cast<int64_t>(sentence), logit_of); };
   if (continuations.batch >= ENOUGH_PARTS) {
     parallel(context, static_cast<size_t>(continuations.batch), choose);

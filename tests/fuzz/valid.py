@@ -320,7 +320,32 @@ def _draw_token(random: Random) -> Drawn:
     return inputs, [np.int64, np.float32], {}
 
 
+def _chain(random: Random) -> Drawn:
+    """A Project, perhaps with a Narrow of its first result, which nothing takes, and once more the same Project."""
+    inputs, outputs, own = _project(random)
+    given = [one for one in inputs if one is not None]
+    places = {id(one): place for place, one in enumerate(given)}
+    taken = [-1 if one is None else places[id(one)] for one in inputs]
+    kinds, lists = ["Project"], [taken]
+    results = [len(given) + i for i in range(len(outputs))]
+    attributes = {f"node0_{name}": value for name, value in own.items()}
+    if random.random() < 0.5:
+        kinds.append("Narrow")
+        lists.append(results[:1])
+    if random.random() < 0.5:
+        attributes |= {f"node{len(kinds)}_{name}": value for name, value in own.items()}
+        results = [results[-1] + len(kinds) + i for i in range(len(outputs))]
+        kinds.append("Project")
+        lists.append(taken)
+    attributes |= {"given": len(given), "kinds": " ".join(kinds), "results": results}
+    attributes["operands"] = [place for one in lists for place in one]
+    attributes["operand_counts"] = [len(one) for one in lists]
+    attributes["output_counts"] = [1 if kind == "Narrow" else len(outputs) for kind in kinds]
+    return given, outputs, attributes
+
+
 OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
+    "Chain": _chain,
     "Project": _project,
     "Embed": _embed,
     "Attend": _attend,

@@ -9,6 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from xformc.compiler import ops
+from xformc.compiler.backends.onnx.chains import chained
 from xformc.compiler.backends.onnx.initializers import Initializers
 from xformc.compiler.backends.onnx.narrowing import narrowed
 from xformc.compiler.graph.axes import Axis, DType, Type
@@ -230,9 +231,9 @@ class Emitter:
 
     def finished(self, results: Sequence[str]) -> list[onnx.NodeProto]:
         """The nodes of this scope, whose outputs are `results`."""
-        if not self.typed:
-            return self.nodes
-        return narrowed(self.nodes, results, self._numbers_of, self.fresh)
+        if self.typed:
+            return narrowed(self.nodes, results, self._numbers_of, self.fresh)
+        return chained(self.nodes, results, self.fresh) if TRAITS[self.target].kernels else self.nodes
 
     def _numbers_of(self, name: str) -> Floats | None:
         """The numbers of a constant or parameter in float32; None for other values."""

@@ -14,6 +14,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto
 
+from xformc.compiler.backends.onnx.chains import unchain
+from xformc.compiler.backends.onnx.graphs import all_graphs
 from xformc.compiler.graph.graph import Parameter
 from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.compiler.ops.native import DOMAIN
@@ -201,7 +203,8 @@ def read_precisions(path: Path, names: Iterable[str]) -> dict[str, Precision]:
 def read_operators(path: Path) -> set[str]:
     """The kinds of nodes of a model, in its graph and in graphs inside it. Raises: as `read_parameters`."""
     graph = onnx.ModelProto.FromString(path.read_bytes()).graph
-    return {node.op_type for _, inner in _graphs(graph) for node in inner.node}
+    unchain(graph)
+    return {node.op_type for _, inner in all_graphs(graph) for node in inner.node}
 
 
 def read_input_scales(path: Path, names: Iterable[str]) -> dict[str, float]:
@@ -222,20 +225,6 @@ def _stored(path: Path) -> Iterator[TensorProto]:
             yield from _tensors(onnx.ModelProto.FromString(file.read_bytes()).graph)
 
 
-def taken_names(graph: onnx.GraphProto) -> set[str]:
-    """The names of all inputs of nodes, in the graph and in graphs inside it."""
-    return {name for _, inner in _graphs(graph) for node in inner.node for name in node.input}
-
-
-def _graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[int, onnx.GraphProto]]:
-    """The graph and the graphs inside it, each with its depth."""
-    yield depth, graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                yield from _graphs(attribute.g, depth + 1)
-
-
 @dataclass(frozen=True)
 class _User:
     """A graph with nodes that use a name, and its depth; `own`: all of these nodes are our own operators."""
@@ -248,7 +237,7 @@ class _User:
 def _users(graph: onnx.GraphProto) -> dict[str, list[_User]]:
     """The graphs, this one and those inside it, with nodes that use each name."""
     found: dict[str, list[_User]] = {}
-    for depth, inner in _graphs(graph):
+    for depth, inner in all_graphs(graph):
         own: dict[str, bool] = {}
         for node in inner.node:
             own |= {name: own.get(name, True) and node.domain == DOMAIN for name in node.input}
@@ -294,7 +283,7 @@ def _inline(name: str, tensor: StoredTensor) -> TensorProto:
 
 def _tensors(graph: onnx.GraphProto) -> Iterator[TensorProto]:
     """The initializers of a graph and of the graphs inside it."""
-    for _, inner in _graphs(graph):
+    for _, inner in all_graphs(graph):
         yield from inner.initializer
 
 

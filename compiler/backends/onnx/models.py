@@ -7,7 +7,8 @@ from typing import Any
 import onnx
 
 from xformc.compiler.backends.onnx.emitter import Emitter, model
-from xformc.compiler.backends.onnx.initializers import Initializers, taken_names
+from xformc.compiler.backends.onnx.graphs import taken_names
+from xformc.compiler.backends.onnx.initializers import Initializers
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.ops.keys import PAST, ROOM

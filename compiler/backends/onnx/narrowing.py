@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
-from xformc.compiler.backends.onnx.initializers import taken_names
+from xformc.compiler.backends.onnx.graphs import inner_graphs, needed_names, taken_names
 from xformc.compiler.quantize.stored import Floats
 
 _SMALLEST, _LARGEST = 2.0**-14, 65504.0
@@ -34,7 +34,7 @@ def narrowed(
     `results` are the outputs of the scope; `constants` gives the numbers of a parameter or constant in float32, and
     None for other names; `fresh` makes new names.
     """
-    inside = (name for node in nodes for graph in _graphs(node) for name in taken_names(graph))
+    inside = (name for node in nodes for graph in inner_graphs(node) for name in taken_names(graph))
     return _needed(_Narrowing(nodes, frozenset((*results, *inside)), constants, fresh).run(), results)
 
 
@@ -139,12 +139,5 @@ def _needed(nodes: Sequence[onnx.NodeProto], results: Collection[str]) -> list[o
     for node in reversed(nodes):
         if not needed.isdisjoint(node.output):
             kept.append(node)
-            needed.update(node.input)
-            for graph in _graphs(node):
-                needed |= taken_names(graph) | {value.name for value in graph.output}
+            needed |= needed_names(node)
     return kept[::-1]
-
-
-def _graphs(node: onnx.NodeProto) -> list[onnx.GraphProto]:
-    """The graphs inside a node."""
-    return [one.g for one in node.attribute if one.type == onnx.AttributeProto.GRAPH]

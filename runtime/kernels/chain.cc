@@ -1,0 +1,193 @@
+// Chain (docs/kernels.md): nodes of the other operators, run one after another without ONNX Runtime between them.
+#include <sstream>
+
+#include "kernel.h"
+
+namespace xformc {
+namespace {
+
+constexpr int64_t MOST_VALUES = 1 << 20;  // of a chain: more are a lie
+constexpr int64_t NONE = -1;              // an input that is left out
+
+// Where a value of a node is stored: in an output of the chain, or in memory of the calling thread, which values share.
+struct Place {
+  bool is_result;
+  size_t index;
+};
+
+struct Link {
+  const Operator* op;
+  std::unique_ptr<Kernel> kernel;
+  std::vector<int64_t> inputs;  // the numbers of values, or NONE
+  int64_t first;                // the number of its first output
+  size_t outputs;
+};
+
+// Takes the numbers of a list one by one.
+class Numbers {
+ public:
+  explicit Numbers(std::vector<int64_t> all) : all_(std::move(all)) {}
+  int64_t next() {
+    require(place_ < all_.size(), "Chain: a list is too short");
+    return all_[place_++];
+  }
+  void finish() const { require(place_ == all_.size(), "Chain: a list is too long"); }
+
+ private:
+  std::vector<int64_t> all_;
+  size_t place_ = 0;
+};
+
+int64_t size_of(Element type) {
+  switch (type) {
+    case BOOL:
+    case INT8: return 1;
+    case FLOAT16: return 2;
+    case INT64: return 8;
+    default: return 4;
+  }
+}
+
+struct Chain : Kernel {
+  explicit Chain(const Attributes& attributes) : given_(attributes.integer("given")) {
+    require(given_ >= 0 && given_ <= MOST_VALUES, "Chain: `given` is no number of inputs");
+    Numbers inputs(attributes.integers("operands")), input_counts(attributes.integers("operand_counts")),
+        output_counts(attributes.integers("output_counts"));
+    std::istringstream kinds(attributes.text("kinds"));
+    values_ = given_;
+    for (std::string kind; kinds >> kind;) {
+      Link link{find(kind), nullptr, {}, values_, 0};
+      const int64_t taken = input_counts.next(), made = output_counts.next();
+      require(taken >= 0 && made >= 1 && made <= MOST_VALUES - values_, "Chain: a count is too small or too large");
+      for (int64_t i = 0; i < taken; ++i) {
+        link.inputs.push_back(inputs.next());
+        require(link.inputs.back() >= NONE && link.inputs.back() < values_, "Chain: an input is no earlier value");
+      }
+      link.outputs = static_cast<size_t>(made);
+      for (size_t i = 0; i < link.outputs; ++i) link.op->output_type(i, link.outputs);
+      link.kernel = link.op->make(attributes.behind("node" + std::to_string(links_.size()) + "_"));
+      values_ += made;
+      links_.push_back(std::move(link));
+    }
+    inputs.finish();
+    input_counts.finish();
+    output_counts.finish();
+    place_values(attributes.integers("results"));
+  }
+
+  void run(const Context& context) override {
+    require(context.input_count() == static_cast<size_t>(given_), "Chain: the number of inputs does not fit");
+    require(context.output_count() == results_, "Chain: the number of outputs does not fit");
+    std::vector<Value> values(static_cast<size_t>(values_));
+    for (int64_t i = 0; i < given_; ++i) values[static_cast<size_t>(i)] = context.input(static_cast<size_t>(i));
+    for (size_t i = 0; i < links_.size(); ++i) {
+      try {
+        const Call call(*this, links_[i], context, values.data());
+        links_[i].op->check_inputs(call);
+        links_[i].kernel->run(call);
+      } catch (const Ort::Exception& error) {
+        const std::string place = "node " + std::to_string(i) + " of the chain: ";
+        throw Ort::Exception(place + error.what(), error.GetOrtErrorCode());
+      }
+    }
+  }
+
+ private:
+  // One call of a node.
+  class Call : public Context {
+   public:
+    Call(const Chain& chain, const Link& link, const Context& whole, Value* values)
+        : Context(whole.threads()), chain_(chain), link_(link), whole_(whole), values_(values) {}
+
+    size_t input_count() const override { return link_.inputs.size(); }
+    size_t output_count() const override { return link_.outputs; }
+    Value input(size_t index) const override {
+      return index < link_.inputs.size() && link_.inputs[index] != NONE ? values_[link_.inputs[index]] : Value{};
+    }
+    void* make_output(size_t index, const Shape& shape) const override {
+      require(index < link_.outputs, "there is no such output");
+      const Element type = link_.op->output_type(index, link_.outputs);
+      const int64_t number = link_.first + static_cast<int64_t>(index);
+      const Place place = chain_.places_[static_cast<size_t>(number - chain_.given_)];
+      void* data = place.is_result ? whole_.make_output(place.index, shape)
+                                   : memory(place.index, times(product(shape, 0, shape.size()), size_of(type)));
+      values_[number] = {type, shape, data};
+      return data;
+    }
+
+   private:
+    static void* memory(size_t index, int64_t bytes) {
+      static thread_local std::vector<Buffer> memories;
+      if (memories.size() <= index) memories.resize(index + 1);
+      return memories[index].at_least<char>(std::max<int64_t>(bytes, 1));
+    }
+
+    const Chain& chain_;
+    const Link& link_;
+    const Context& whole_;
+    Value* values_;
+  };
+
+  static const Operator* find(const std::string& kind) {
+    for (const Operator* op : operators()) {
+      if (op->name() == kind && kind != "Chain") return op;
+    }
+    fail("Chain: there is no operator " + kind);
+  }
+
+  // Finds where values are stored. Those that live at the same time have memories of their own.
+  void place_values(const std::vector<int64_t>& results) {
+    results_ = results.size();
+    const size_t made = static_cast<size_t>(values_ - given_);
+    places_.assign(made, {false, 0});
+    std::vector<size_t> last(made, 0);  // the last node that reads a value
+    for (size_t i = 0; i < links_.size(); ++i) {
+      for (size_t j = 0; j < links_[i].outputs; ++j) last[static_cast<size_t>(links_[i].first - given_) + j] = i;
+      for (const int64_t number : links_[i].inputs) {
+        if (number >= given_) last[static_cast<size_t>(number - given_)] = i;
+      }
+    }
+    for (size_t i = 0; i < results_; ++i) {
+      require(results[i] >= given_ && results[i] < values_, "Chain: a result is no value of a node");
+      Place& place = places_[static_cast<size_t>(results[i] - given_)];
+      require(!place.is_result, "Chain: two results are the same value");
+      require(type_of(results[i]) == FLOAT, "Chain: a result is not float32");
+      place = {true, i};
+    }
+    std::vector<size_t> busy;  // by memory: the first node that may have it again
+    for (size_t i = 0; i < links_.size(); ++i) {
+      for (size_t j = 0; j < links_[i].outputs; ++j) {
+        const size_t value = static_cast<size_t>(links_[i].first - given_) + j;
+        if (places_[value].is_result) continue;
+        size_t memory = 0;
+        while (memory < busy.size() && busy[memory] > i) ++memory;
+        if (memory == busy.size()) busy.push_back(0);
+        busy[memory] = last[value] + 1;
+        places_[value].index = memory;
+      }
+    }
+  }
+
+  Element type_of(int64_t number) const {
+    for (const Link& link : links_) {
+      if (number < link.first + static_cast<int64_t>(link.outputs)) {
+        return link.op->output_type(static_cast<size_t>(number - link.first), link.outputs);
+      }
+    }
+    return ANY;
+  }
+
+  int64_t given_, values_ = 0;  // the inputs of the chain, and all values: they come first
+  size_t results_ = 0;
+  std::vector<Link> links_;
+  std::vector<Place> places_;  // of the values that nodes make
+};
+
+}  // namespace
+
+void add_chain(Operators& all) {
+  static const Operator chain("Chain", make_kernel<Chain>, {ANY}, {FLOAT}, SIZE_MAX, true, true);
+  all.push_back(&chain);
+}
+
+}  // namespace xformc

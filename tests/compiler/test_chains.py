@@ -1,0 +1,103 @@
+"""Nodes of the kernels that follow one another are one node, and its parts are the same nodes again."""
+
+from typing import Any
+
+import onnx
+from hypothesis import given
+from hypothesis import strategies as st
+from onnx import helper
+
+from xformc.compiler.backends.onnx.chains import CHAIN, chained, unchain
+from xformc.compiler.backends.onnx.graphs import needed_names
+from xformc.format.operators import DOMAIN
+
+
+def link(kind: str, inputs: list[str], *outputs: str, **attributes: Any) -> onnx.NodeProto:
+    return helper.make_node(kind, inputs, outputs, domain=DOMAIN, **attributes)
+
+
+def rewritten(nodes: list[onnx.NodeProto], *results: str) -> list[onnx.NodeProto]:
+    names = iter(range(1000))
+    return chained(nodes, results, lambda hint: f"{hint}.{next(names)}")
+
+
+def kinds(nodes: list[onnx.NodeProto]) -> list[str]:
+    return [node.op_type for node in nodes]
+
+
+def test_nodes_that_follow_one_another_are_a_chain() -> None:
+    nodes = [
+        link("Embed", ["ids", "table"], "x", width=4),
+        link("Project", ["x", "", "w"], "y", "z", depth=2),
+        helper.make_node("Abs", ["ids"], ["other"]),
+        link("Attend", ["y", "z", "z"], "last"),
+        helper.make_node("Neg", ["z"], ["negative"]),
+    ]
+    found = rewritten(nodes, "last", "negative")
+    assert kinds(found) == ["Abs", "Chain", "Neg"]
+    assert (list(found[1].input), list(found[1].output)) == (["ids", "table", "w"], ["z", "last"])
+    given = {one.name: helper.get_attribute_value(one) for one in found[1].attribute}
+    assert given["kinds"] == b"Embed Project Attend"
+    assert (given["operands"], given["results"]) == ([0, 1, 3, -1, 2, 4, 5, 5], [5, 6])
+    assert (given["node0_width"], given["node1_depth"]) == (4, 2)
+
+
+def test_a_node_that_waits_for_another_kind_begins_a_chain() -> None:
+    nodes = [
+        link("Embed", ["ids"], "a"),
+        link("Embed", ["ids"], "b"),
+        helper.make_node("Add", ["a", "b"], ["sum"]),
+        link("Project", ["sum"], "c"),
+        link("Project", ["c"], "d"),
+    ]
+    assert kinds(rewritten(nodes, "d")) == ["Chain", "Add", "Chain"]
+    assert kinds(rewritten(nodes[1:4], "c")) == ["Embed", "Add", "Project"], "one node is no chain"
+
+
+def test_what_a_graph_inside_a_node_needs_is_a_result() -> None:
+    inner = helper.make_graph([helper.make_node("Neg", ["a"], ["n"])], "inner", [], [])
+    nodes = [
+        link("Embed", ["ids"], "a"),
+        link("Project", ["a"], "b"),
+        helper.make_node("If", ["b"], ["c"], then_branch=inner, else_branch=inner),
+        link("Project", ["c"], "d"),
+    ]
+    found = rewritten(nodes, "d")
+    assert kinds(found) == ["Chain", "If", "Project"]
+    assert list(found[0].output) == ["a", "b"]
+
+
+def test_nodes_whose_results_nothing_needs_are_kept() -> None:
+    """They may write to caches."""
+    [found] = rewritten([link("Project", ["x"], "a"), link("AttendCached", ["a"], "b")])
+    assert (found.op_type, list(found.output)) == (CHAIN, ["b"])
+
+
+@given(
+    st.lists(
+        st.tuples(st.booleans(), st.lists(st.integers(0, 30), min_size=1, max_size=3), st.integers(1, 2)), max_size=16
+    )
+)
+def test_the_parts_of_chains_are_the_same_nodes_in_an_order_that_runs(drawn: list[tuple[bool, list[int], int]]) -> None:
+    names, nodes = ["x"], list[onnx.NodeProto]()
+    for index, (own, inputs, count) in enumerate(drawn):
+        taken = ["" if one == 0 and own else names[one % len(names)] for one in inputs]
+        outputs = [f"v{index}_{i}" for i in range(count)]
+        nodes.append(
+            helper.make_node("Project" if own else "Other", taken, outputs, domain=DOMAIN if own else "", index=index)
+        )
+        names += outputs
+    results = names[-1:]
+    joined = rewritten(nodes, *results)
+    known = {"x"}
+    for node in joined:
+        assert needed_names(node) <= known
+        known.update(node.output)
+    graph = helper.make_graph(joined, "graph", [], [])
+    unchain(graph)
+    parts = sorted(graph.node, key=lambda node: next(one.i for one in node.attribute if one.name == "index"))
+    renamed = {"": ""} | {"x": "x"}
+    for node, part in zip(nodes, parts, strict=True):
+        assert (node.op_type, [renamed[name] for name in node.input]) == (part.op_type, list(part.input))
+        renamed |= dict(zip(node.output, part.output, strict=True))
+    assert all(renamed[name] == name for name in results)

@@ -1,0 +1,189 @@
+"""Chain: the bits of its nodes, in memory that they share, and errors for what no compiler writes."""
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from numpy.typing import DTypeLike
+
+from tests.runtime.kernel_session import Array, kernel_library, kernel_session, new_cache, node, run_node
+from tests.runtime.small_engines import SmallEngines
+from xformc.compiler.backends.onnx.chains import CHAIN, chained, unchain
+from xformc.compiler.backends.onnx.graphs import all_graphs
+from xformc.format.names import MODEL
+
+WIDTH, ROWS = 64, 5
+PLAIN: dict[str, Any] = {
+    "depth": 1,
+    "parts": 1,
+    "ranks": [1],
+    "sizes": [WIDTH],
+    "bias": 0,
+    "precision": "float32",
+    "activation": "none",
+    "norm": "none",
+    "epsilon": 0.0,
+}
+FLOAT = np.float32
+
+
+def weights(count: int) -> dict[str, Array]:
+    random = np.random.default_rng(0)
+    shape = (WIDTH // 32, WIDTH, 32)
+    return {f"w{i}": random.standard_normal(shape, FLOAT) * FLOAT(0.2) for i in range(count)}
+
+
+def project(x: str, weight: str, y: str, residual: str = "", activation: str = "none") -> onnx.NodeProto:
+    return node("Project", [x, residual, "", "", weight], [y], **{**PLAIN, "activation": activation})
+
+
+def both(nodes: Sequence[onnx.NodeProto], feeds: dict[str, Array], results: Sequence[str], count: int) -> list[Array]:
+    """The results of the nodes as a chain, which are the bits of the nodes alone."""
+    types: dict[str, DTypeLike] = {name: value.dtype for name, value in feeds.items()}
+    names = iter(range(9))
+    joined = chained(nodes, results, lambda hint: f"{hint}{next(names)}")
+    assert [one.op_type for one in joined] == ["Chain"]
+    found = list[list[Array]]()
+    for one in (nodes, joined):
+        for constants, given in ((weights(count), feeds), ({}, {**feeds, **weights(count)})):
+            session = kernel_session(
+                one,
+                types | {name: value.dtype for name, value in given.items()},
+                dict.fromkeys(results, FLOAT),
+                constants,
+            )
+            found.append(cast(Any, session).run(list(results), given))
+    for other in found[1:]:
+        assert [value.tobytes() for value in found[0]] == [value.tobytes() for value in other]
+    return found[-1]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_values_that_are_still_needed_are_not_overwritten(seed: int) -> None:
+    """Each node takes two earlier values, of any age."""
+    random = np.random.default_rng(seed)
+    names, nodes = ["x"], list[onnx.NodeProto]()
+    for i in range(12):
+        x, residual = (names[random.integers(len(names))] for _ in range(2))
+        nodes.append(project(x, f"w{i % 4}", f"v{i}", residual if i % 3 else "", "tanh"))
+        names.append(f"v{i}")
+    results = [names[-1], names[4], names[7]]
+    both(nodes, {"x": random.standard_normal((ROWS, WIDTH), FLOAT)}, results, 4)
+
+
+def test_a_chain_writes_to_caches() -> None:
+    """Attention over a cache between two products."""
+    random = np.random.default_rng(1)
+    caches = {name: new_cache(1, 4, ROWS, WIDTH) for name in ("keys", "values")}
+    first = random.standard_normal((1, ROWS, WIDTH), FLOAT)
+    heads: dict[str, Any] = {"scale": 0.125, "shared": 1, "repeated": 1, "window": 0}
+    nodes = [
+        project("x", "w0", "query"),
+        project("x", "w1", "key"),
+        node("AttendCached", ["query", "key", "x", "keys", "values", "position"], ["seen"], **heads),
+        project("seen", "w2", "y", "x"),
+    ]
+    both(nodes, {"x": first, **caches, "position": np.array(0)}, ["y"], 3)
+    assert np.array_equal(caches["values"][0, 0], first[0])
+
+
+def lists(**changed: Any) -> dict[str, Any]:
+    """The attributes of a chain of two products, the second of which takes the first."""
+    inner = {f"node{i}_{name}": value for i in range(2) for name, value in PLAIN.items()}
+    given = {
+        "given": 2,
+        "kinds": "Project Project",
+        "operands": [0, -1, -1, -1, 1, 2, -1, -1, -1, 1],
+        "operand_counts": [5, 5],
+        "output_counts": [1, 1],
+        "results": [3],
+    }
+    return {**inner, **given, **changed}
+
+
+def run_chain(x: Array, weight: Array, outputs: int = 1, **attributes: Any) -> list[Array]:
+    return run_node("Chain", [x, weight], [FLOAT] * outputs, **attributes)
+
+
+X, WEIGHT = np.ones((2, WIDTH), FLOAT), weights(1)["w0"]
+
+
+def test_the_lists_of_a_chain_say_what_it_computes() -> None:
+    [twice] = run_chain(X, WEIGHT, **lists())
+    [once] = run_node("Project", [X, None, None, None, WEIGHT], [FLOAT], **PLAIN)
+    assert np.array_equal(twice, run_node("Project", [once, None, None, None, WEIGHT], [FLOAT], **PLAIN)[0])
+    found = run_chain(X, WEIGHT, 2, **lists(results=[3, 2]))
+    assert np.array_equal(found[1], once)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"given": -1}, "`given` is no number of inputs"),
+        ({"given": 2**40}, "`given` is no number of inputs"),
+        ({"given": 3}, "the number of inputs does not fit"),
+        ({"kinds": "Project Unknown"}, "no operator Unknown"),
+        ({"kinds": "Project Chain"}, "no operator Chain"),
+        ({"kinds": "Project"}, "a list is too long"),
+        ({"kinds": "Project Project Project"}, "a list is too short"),
+        ({"operand_counts": [5, -5]}, "a count is too small"),
+        ({"operand_counts": [5, 6]}, "a list is too short"),
+        ({"operand_counts": [5, 4]}, "a list is too long"),
+        ({"output_counts": [1, 0]}, "a count is too small"),
+        ({"output_counts": [1, 2**40]}, "a count is too small or too large"),
+        ({"output_counts": [1, 2]}, "there must be one output for each part"),
+        ({"operands": [0, -1, -1, -1, 1, 3, -1, -1, -1, 1]}, "an input is no earlier value"),
+        ({"operands": [0, -1, -1, -1, 1, -2, -1, -1, -1, 1]}, "an input is no earlier value"),
+        ({"operands": [0, -1, -1, -1, 1, -1, -1, -1, -1, 1]}, "node 1 of the chain: Project: input 0 is missing"),
+        ({"operands": [0, -1, -1, -1, 1, 2, -1, -1, -1, -1]}, "node 1 of the chain: a weight is missing"),
+        ({"results": [1]}, "a result is no value of a node"),
+        ({"results": [4]}, "a result is no value of a node"),
+        ({"kinds": "Project Narrow", "operands": [0, -1, -1, -1, 1, 2], "operand_counts": [5, 1]}, "is not float32"),
+        ({"kinds": "Project Cache", "operands": [0, -1, -1, -1, 1, 2], "operand_counts": [5, 1]}, "of another type"),
+    ],
+)
+def test_a_chain_refuses_lists_that_do_not_fit(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        run_chain(X, WEIGHT, **lists(**changed))
+
+
+def test_a_chain_refuses_results_that_are_one_value() -> None:
+    with pytest.raises(Exception, match="two results are the same value"):
+        run_chain(X, WEIGHT, 2, **lists(results=[3, 3]))
+    with pytest.raises(Exception, match="the number of outputs does not fit"):
+        run_chain(X, WEIGHT, 2, **lists())
+
+
+def test_a_chain_refuses_values_of_another_type() -> None:
+    """ONNX Runtime, which checks the types of other nodes, does not know those of a chain's inputs."""
+    with pytest.raises(Exception, match="node 0 of the chain: Project: input 0 is missing or of another type"):
+        run_chain(np.ones((2, WIDTH), np.int64), WEIGHT, **lists())
+    with pytest.raises(Exception, match="the weight's element type does not fit its precision"):
+        run_chain(X, WEIGHT.astype(np.float64), **lists())
+
+
+def test_an_engine_without_its_chains_gives_the_same_bits(small_engines: SmallEngines) -> None:
+    engine = small_engines("search", "native")
+    model = onnx.load(str(engine / MODEL))
+    source = np.array([[5, 6, 7, 8, 9], [7, 5, 0, 0, 0]])
+    joined, chains = step_of(model), run(model, source)
+    assert joined.count(CHAIN) == 1
+    unchain(model.graph)
+    assert len(step_of(model)) > len(joined) + 5
+    assert not any(node.op_type == CHAIN for _, graph in all_graphs(model.graph) for node in graph.node)
+    assert [one.tobytes() for one in run(model, source)] == [one.tobytes() for one in chains]
+
+
+def step_of(model: onnx.ModelProto) -> list[str]:
+    *_, (_, step) = all_graphs(model.graph)
+    return [node.op_type for node in step.node]
+
+
+def run(model: onnx.ModelProto, source: Any) -> list[Any]:
+    options = cast(Any, onnxruntime).SessionOptions()
+    options.register_custom_ops_library(str(kernel_library()))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return cast(Any, session).run(None, {"source": source})
