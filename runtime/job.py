@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from xformc.errors import UserError
+from xformc.runtime.interrupts import run_once
 from xformc.runtime.session import Session
 from xformc.runtime.stream import Batching, Work, run_stream
 from xformc.runtime.text.texts import TooLongError
@@ -40,8 +41,14 @@ class Job(Generic[Item, Row, Result]):
         """Return the results of these items, in order. Raises: UserError before any is run if an item is invalid."""
         self.require_several(method, items)
         rows = list(self.encoded(items))
+        workers = session.workers if batching.workers is None else batching.workers
+        if rows and workers == 1 and self._is_one_batch(rows, batching.max_batch_tokens):
+            return list(run_once(session.shared_by(1), lambda stoppable: self.run(stoppable, rows)))
         whole = Batching(batching.workers, batching.max_batch_tokens, min(len(rows) + 1, LARGEST_WINDOW))
         return list(self._rows(session, iter(rows), whole))
+
+    def _is_one_batch(self, rows: Sequence[Row], max_batch_tokens: int) -> bool:
+        return len(rows) == 1 or len(rows) * max(map(self.size, rows)) <= max_batch_tokens
 
     @staticmethod
     def require_several(method: str, items: object) -> None:

@@ -13,6 +13,7 @@ from xformc.runtime.constraints.automaton import Automaton, Matching, with_start
 from xformc.runtime.constraints.given import ForTexts, Schema, resolve_constraint
 from xformc.runtime.each import asked
 from xformc.runtime.generation.constrain import Allowed
+from xformc.runtime.interrupts import run_once
 from xformc.runtime.job import Job
 from xformc.runtime.methods.loaded import Loaded, refuse_idle, with_own
 from xformc.runtime.options import SearchArguments, TranslationArguments, resolve_options
@@ -169,7 +170,8 @@ class Translating(Loaded):
         array = check_source(source, declared.pieces, declared.special.fill)
         if declared.longest is not None and array.shape[1] > declared.longest:
             raise UserError(f"the source has {array.shape[1]} tokens, and this engine takes at most {declared.longest}")
-        return search(self.session, {"source": array}, resolved, vocabulary=self.manifest.inputs["target"].pieces)
+        pieces = self.manifest.inputs["target"].pieces
+        return run_once(self.session, lambda session: search(session, {"source": array}, resolved, vocabulary=pieces))
 
     def align(
         self,

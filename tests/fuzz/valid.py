@@ -323,7 +323,7 @@ def _draw_token(random: Random) -> Drawn:
 def _chain(random: Random) -> Drawn:
     """A Project, perhaps with a Narrow of its first result, which nothing takes, and once more the same Project."""
     inputs, outputs, own = _project(random)
-    given = [one for one in inputs if one is not None]
+    given: list[Operand] = [one for one in inputs if one is not None]
     places = {id(one): place for place, one in enumerate(given)}
     taken = [-1 if one is None else places[id(one)] for one in inputs]
     kinds, lists = ["Project"], [taken]
