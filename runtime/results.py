@@ -51,8 +51,8 @@ def check_results(results: Mapping[str, Any], expected: Sequence[Expected], plac
     arrays = {name: cast("NDArray[Any]", found) for name, found in results.items() if isinstance(found, np.ndarray)}
     for (name, result), wanted in zip(results.items(), expected, strict=bool(expected)):
         array = arrays.get(name)
-        found = type(result).__name__ if array is None else f"{array.dtype} {list(array.shape)}"
         if array is None or not wanted.fits(array):
+            found = type(result).__name__ if array is None else f"{array.dtype} {list(array.shape)}"
             raise UserError(f"the output {name} is {found}; this call needs {wanted}", place=place, hint=REBUILD)
         if array.dtype.kind == "i" and array.size:
             least, largest = int(array.min()), int(array.max())

@@ -8,6 +8,7 @@ namespace {
 
 constexpr int64_t MOST_VALUES = 1 << 20;  // of a chain: more are a lie
 constexpr int64_t NONE = -1;              // an input that is left out
+constexpr int64_t KEPT_BYTES = 4 << 20;   // of a memory after a call: allocating more costs little beside filling it
 
 // Where a value of a node is stored: in an output of the chain, or in memory of the calling thread, which values share.
 struct Place {
@@ -90,6 +91,7 @@ struct Chain : Kernel {
         throw Ort::Exception(place + error.what(), error.GetOrtErrorCode());
       }
     }
+    for (Buffer& memory : memories()) memory.keep(KEPT_BYTES);
   }
 
  private:
@@ -117,9 +119,8 @@ struct Chain : Kernel {
 
    private:
     static void* memory(size_t index, int64_t bytes) {
-      static thread_local std::vector<Buffer> memories;
-      if (memories.size() <= index) memories.resize(index + 1);
-      return memories[index].at_least<char>(std::max<int64_t>(bytes, 1));
+      if (memories().size() <= index) memories().resize(index + 1);
+      return memories()[index].at_least<char>(std::max<int64_t>(bytes, 1));
     }
 
     const Chain& chain_;
@@ -127,6 +128,12 @@ struct Chain : Kernel {
     const Context& whole_;
     Value* values_;
   };
+
+  // Those of the calling thread.
+  static std::vector<Buffer>& memories() {
+    static thread_local std::vector<Buffer> own;
+    return own;
+  }
 
   static const Operator* find(const std::string& kind) {
     for (const Operator* op : operators()) {

@@ -294,6 +294,13 @@ class Buffer {
     return reinterpret_cast<T*>(memory_.get());
   }
 
+  // Frees it unless it is at most so large.
+  void keep(int64_t bytes) {
+    if (size_ <= static_cast<size_t>(bytes)) return;
+    memory_.reset();
+    size_ = 0;
+  }
+
  private:
   struct Delete {
     void operator()(char* memory) const { ::operator delete(memory, std::align_val_t(64)); }
