@@ -12,8 +12,9 @@ namespace {
 // A cache [slots, capacity, beam, shared * depth]; with quantized numbers each depth has a scale before them.
 template <typename Stored>
 struct CacheView {
-  CacheView(const Value& value, int64_t shared_, int64_t depth_)
-      : shape(value.shape), shared(shared_), depth(depth_), data(static_cast<Stored*>(const_cast<void*>(value.data))) {
+  CacheView(const StepRoutines& routines_, const Value& value, int64_t shared_, int64_t depth_)
+      : routines(routines_), shape(value.shape), shared(shared_), depth(depth_),
+        data(static_cast<Stored*>(const_cast<void*>(value.data))) {
     require(value.type == ELEMENT<Stored>, "caches are both float32, both float16 or both int8");
     require(shape.size() == 4 && shape[3] == times(shared, width()),
             "the cache's depth does not fit the key's or value's");
@@ -40,6 +41,7 @@ struct CacheView {
     write(newest, rows, head(slot, first) + position * beam() * step(), beam() * step(), first, last);
   }
 
+  const StepRoutines& routines;
   Shape shape;
   int64_t shared, depth;
   Stored* data;
@@ -53,10 +55,10 @@ struct CacheView {
         std::memmove(to, newest, count * sizeof(float));
       } else if constexpr (std::is_same_v<Stored, int8_t>) {
         for (int64_t head = 0; head < last - first; ++head) {
-          step_routines().quantize(newest + head * depth, depth, to + head * width() - BEFORE<Stored>);
+          routines.quantize(newest + head * depth, depth, to + head * width() - BEFORE<Stored>);
         }
       } else {
-        step_routines().narrow(newest, count, to);
+        routines.narrow(newest, count, to);
       }
     }
   }
@@ -105,10 +107,10 @@ class Past {
 // The caches of a node and the newest keys and values, with what both operators require of them.
 template <typename Stored>
 struct Newest {
-  Newest(const Context& context, const AttendAttributes& attributes)
+  Newest(const Context& context, const AttendAttributes& attributes, const StepRoutines& routines)
       : query(context.input(0)), key(context.input(1)), value(context.input(2)),
-        keys(context.input(3), attributes.shared, key.depth()),
-        values(context.input(4), attributes.shared, value.depth()) {}
+        keys(routines, context.input(3), attributes.shared, key.depth()),
+        values(routines, context.input(4), attributes.shared, value.depth()) {}
 
   // `all` are the rows of the query, `at` the positions of the sentences, `positions` the number of new ones of each.
   void check(int64_t all, int64_t shared, const Positions& at, int64_t positions) const {
@@ -152,7 +154,7 @@ struct AttendCached : OverCaches<AttendCached> {
 
   template <typename Stored>
   void compute(const Context& context) const {
-    const Newest<Stored> newest(context, attributes);
+    const Newest<Stored> newest(context, attributes, routines);
     const auto& [query, key, value, keys, values] = newest;
     Queries queries(attributes, query, value.depth());
     const Slots slots(context, 7, queries.batch, keys.shape[0]);
@@ -206,7 +208,7 @@ struct ExtendCached : OverCaches<ExtendCached> {
 
   template <typename Stored>
   void compute(const Context& context) const {
-    const Newest<Stored> newest(context, attributes);
+    const Newest<Stored> newest(context, attributes, routines);
     const auto& [query, key, value, keys, values] = newest;
     Queries queries(attributes, query, value.depth());
     const Slots slots(context, 6, queries.batch, keys.shape[0]);

@@ -22,13 +22,14 @@ void pack_bytes_of_rows(const float* x, int rows, int64_t depth, int8_t* packed,
   if (rows < LEAST_ROWS) return AVX512.pack_int8(x, rows, depth, packed, row_scale, row_offset);
   for (int r = 0; r < rows; ++r) {
     const float* row = x + r * depth;
-    const Float divisor = byte_divisor(row, depth, row_scale[r]);
-    Int sum = Vector::all(int32_t{0});
-    for (int64_t begin = 0; begin < depth; begin += CHUNK) {
-      int8_t* chunk = packed + (begin / CHUNK * rows + r) * CHUNK;
-      sum = Vector::add_int(sum, pack_range<4>(row, depth, begin, begin + CHUNK, divisor, chunk - begin, 1));
-    }
-    row_offset[r] = offset_of(sum);
+    by_scale(row, depth, row_scale[r], [&](const auto& quotient) {
+      Int sum = Vector::all(int32_t{0});
+      for (int64_t begin = 0; begin < depth; begin += CHUNK) {
+        int8_t* chunk = packed + (begin / CHUNK * rows + r) * CHUNK;
+        sum = Vector::add_int(sum, pack_range<4>(row, depth, begin, begin + CHUNK, quotient, chunk - begin, 1));
+      }
+      row_offset[r] = offset_of(sum);
+    });
   }
 }
 

@@ -11,6 +11,7 @@ namespace {
 
 struct Vector {
   static constexpr int width = 8;
+  static constexpr bool fused = true;
   using Float = __m256;
   using Int = __m256i;
   using Mask = __m256i;

@@ -12,6 +12,7 @@ namespace {
 
 struct Vector {
   static constexpr int width = 16, rows = 12, four_size = 4;
+  static constexpr bool fused = true;
   using Float = __m512;
   using Int = __m512i;
   using Four = Int;

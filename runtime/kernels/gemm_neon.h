@@ -7,6 +7,7 @@ namespace {
 
 struct Vector : Floats {
   static constexpr int rows = 6, four_size = 4;
+  static constexpr bool fused = true;
   struct Int {
     int32x4_t low, high;
   };

@@ -10,6 +10,7 @@ namespace {
 
 struct Vector {
   static constexpr int width = 4, rows = 6, four_size = 4;
+  static constexpr bool fused = false;
   typedef float Float __attribute__((vector_size(16)));
   typedef int32_t Int __attribute__((vector_size(16)));
   typedef int16_t Short __attribute__((vector_size(16)));

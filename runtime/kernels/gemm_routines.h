@@ -4,7 +4,7 @@
 // Vector has: width and rows (ints), Float and Int (vectors of that width), Mask; zero, all(float), all(int32), load,
 // store, even_pairs and odd_pairs (the first or second of two numbers in bfloat16 for each lane), round_pairs (a float to
 // the nearest number of bfloat16; what is no number stays none), load4 (4 bytes to each lane), mask(count), load_some, store_some (lanes beyond are zero, or left alone), add,
-// add_int, sub, mul, div, keep(value, mask), max and min (the second if either is not a number), fma(a, b, c) = a * b + c,
+// add_int, sub, mul, div, keep(value, mask), max and min (the second if either is not a number), fma(a, b, c) = a * b + c (`fused`: rounded once),
 // load_bytes (load4 of weights q + 128, as q + 128 or q, in the form Four), start (of sums with these: the row_offset, or
 // 0), four_size (the bytes of four numbers of a packed row), to_fours and all_fours (write these, and read one of them into
 // each lane), dot4(sum, weights of load_bytes, signed x of all_fours), dot2 (the same of two signed 16-bit integers each), low_nibbles and high_nibbles (the
@@ -395,11 +395,34 @@ INLINE float largest(const float* row, int64_t depth) {
   return result;
 }
 
-// values / divisor as bytes, four and four, each four of `size` bytes and of a row out of `rows`; `groups` is how many.
+// Quotients by a scale, rounded to the nearest. A division takes some ten times as long as a product.
+struct Divided {
+  explicit Divided(float scale) : divisor(Vector::all(scale)) {}
+  INLINE Float of(Float values) const { return Vector::div(values, divisor); }
+
+  Float divisor;
+};
+
+// The same by products, which Markstein has shown to be correctly rounded: with the nearest reciprocal y of d, a quotient q
+// near x / d, and the exact remainder r = x - q d, the sum q + r y is (IBM Journal of Research and Development 34, 1990).
+struct Multiplied {
+  explicit Multiplied(float scale) : inverse(Vector::all(1 / scale)), negative(Vector::all(-scale)) {}
+  INLINE Float of(Float values) const {
+    const Float quotient = Vector::mul(values, inverse);
+    return Vector::fma(Vector::fma(quotient, negative, values), inverse, quotient);
+  }
+
+  // The remainder of quotients of at least 1/2, below which all are rounded to 0, is exact: nothing is too small or too large.
+  static bool serves(float scale) { return Vector::fused && scale > 0x1p-90f && scale < 0x1p90f; }
+
+  Float inverse, negative;
+};
+
+// values / scale as bytes, four and four, each four of `size` bytes and of a row out of `rows`; `groups` is how many.
 // Returns them as integers.
-template <int size>
-INLINE Int pack_bytes(Float values, Float divisor, int groups, int8_t* packed, int rows) {
-  const Int rounded = Vector::to_int(Vector::div(values, divisor));
+template <int size, typename Quotient>
+INLINE Int pack_bytes(Float values, const Quotient& quotient, int groups, int8_t* packed, int rows) {
+  const Int rounded = Vector::to_int(quotient.of(values));
   int8_t bytes[WIDTH / 4 * size];
   if constexpr (size == 4) {
     Vector::to_bytes(rounded, bytes);
@@ -412,20 +435,20 @@ INLINE Int pack_bytes(Float values, Float divisor, int groups, int8_t* packed, i
 }
 
 // pack_bytes for the numbers begin .. end - 1 of a row, a multiple of four of them, with zeros from `depth` on. The sums.
-template <int size>
-INLINE Int pack_range(const float* row, int64_t depth, int64_t begin, int64_t end, Float divisor, int8_t* packed,
-                      int rows) {
+template <int size, typename Quotient>
+INLINE Int pack_range(const float* row, int64_t depth, int64_t begin, int64_t end, const Quotient& quotient,
+                      int8_t* packed, int rows) {
   const int64_t whole = end < depth ? end : depth;
   Int sum = Vector::all(int32_t{0});
   int64_t k = begin;
   for (; k + WIDTH <= whole; k += WIDTH) {
     int8_t* to = packed + k / 4 * rows * size;
-    sum = Vector::add_int(sum, pack_bytes<size>(Vector::load(row + k), divisor, WIDTH / 4, to, rows));
+    sum = Vector::add_int(sum, pack_bytes<size>(Vector::load(row + k), quotient, WIDTH / 4, to, rows));
   }
   for (; k < end; k += WIDTH) {
     const Float values = k < depth ? Vector::load_some(row + k, lanes(depth, k)) : Vector::zero();
     const int groups = static_cast<int>(end - k < WIDTH ? end - k : WIDTH) / 4;
-    sum = Vector::add_int(sum, pack_bytes<size>(values, divisor, groups, packed + k / 4 * rows * size, rows));
+    sum = Vector::add_int(sum, pack_bytes<size>(values, quotient, groups, packed + k / 4 * rows * size, rows));
   }
   return sum;
 }
@@ -435,31 +458,43 @@ INLINE int32_t offset_of(Int sum) {
   return static_cast<int32_t>(0u - 128u * static_cast<uint32_t>(Vector::sum_int(sum)));
 }
 
-// Sets the scale that maps the largest number of a row to 127, and returns the divisor.
-INLINE Float byte_divisor(const float* row, int64_t depth, float& scale) {
+// Calls pack(quotient) with quotients by a scale, which are 0 if the scale is.
+template <typename Pack>
+INLINE void by_quotients(float scale, const Pack& pack) {
+  if (Multiplied::serves(scale)) {
+    pack(Multiplied(scale));
+  } else {
+    pack(Divided(scale == 0 ? INFINITY : scale));
+  }
+}
+
+// Sets the scale that maps the largest number of a row to 127, and calls pack(quotient) with quotients by it.
+template <typename Pack>
+INLINE void by_scale(const float* row, int64_t depth, float& scale, const Pack& pack) {
   scale = largest(row, depth) / 127;
-  return Vector::all(scale == 0 ? INFINITY : scale);
+  by_quotients(scale, pack);
 }
 
 void pack_int8(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset) {
   for (int r = 0; r < rows; ++r) {
     const float* row = x + r * depth;
-    const Float divisor = byte_divisor(row, depth, row_scale[r]);
-    const Int sum =
-        pack_range<Bytes::size>(row, depth, 0, (depth + 3) / 4 * 4, divisor, packed + Bytes::size * r, rows);
-    row_offset[r] = offset_of(sum);
+    by_scale(row, depth, row_scale[r], [&](const auto& quotient) {
+      int8_t* to = packed + Bytes::size * r;
+      row_offset[r] = offset_of(pack_range<Bytes::size>(row, depth, 0, (depth + 3) / 4 * 4, quotient, to, rows));
+    });
   }
 }
 
 void pack_int4(const float* x, int rows, int64_t depth, int8_t* packed, float* row_scale, int32_t* row_offset) {
   for (int r = 0; r < rows; ++r) {
     const float* row = x + r * depth;
-    const Float divisor = byte_divisor(row, depth, row_scale[r]);
-    for (int64_t begin = 0; begin < depth; begin += GROUP) {
-      const Int sum = pack_range<4>(row, depth, begin, begin + GROUP, divisor, packed + 4 * r, rows);
-      row_offset[begin / GROUP * rows + r] =
-          static_cast<int32_t>(0u - 8u * static_cast<uint32_t>(Vector::sum_int(sum)));
-    }
+    by_scale(row, depth, row_scale[r], [&](const auto& quotient) {
+      for (int64_t begin = 0; begin < depth; begin += GROUP) {
+        const Int sum = pack_range<4>(row, depth, begin, begin + GROUP, quotient, packed + 4 * r, rows);
+        row_offset[begin / GROUP * rows + r] =
+            static_cast<int32_t>(0u - 8u * static_cast<uint32_t>(Vector::sum_int(sum)));
+      }
+    });
   }
 }
 
@@ -653,17 +688,18 @@ void pack_int16(const float* x, int rows, int64_t depth, int16_t* packed, float*
     const float most = largest(row, depth);
     const float norm = most == 0 ? 0 : most * std::sqrt(total(row, depth, ScaledSquare{Vector::all(most)}));
     row_scale[r] = std::fmax(most / INT16_MOST, norm / INT16_NORM);
-    const Float divisor = Vector::all(row_scale[r] == 0 ? INFINITY : row_scale[r]);
-    for (int64_t k = 0; k < depth; k += WIDTH) {
-      const Int rounded = Vector::to_int(Vector::div(Vector::load_some(row + k, lanes(depth, k)), divisor));
-      int32_t values[WIDTH];
-      std::memcpy(values, &rounded, sizeof values);
-      for (int i = 0; i < WIDTH && k + i < depth; i += 2) {
-        int16_t* pair = packed + ((k + i) / 2 * rows + r) * 2;
-        pair[0] = static_cast<int16_t>(values[i]);
-        pair[1] = static_cast<int16_t>(values[i + 1]);
+    by_quotients(row_scale[r], [&](const auto& quotient) {
+      for (int64_t k = 0; k < depth; k += WIDTH) {
+        const Int rounded = Vector::to_int(quotient.of(Vector::load_some(row + k, lanes(depth, k))));
+        int32_t values[WIDTH];
+        std::memcpy(values, &rounded, sizeof values);
+        for (int i = 0; i < WIDTH && k + i < depth; i += 2) {
+          int16_t* pair = packed + ((k + i) / 2 * rows + r) * 2;
+          pair[0] = static_cast<int16_t>(values[i]);
+          pair[1] = static_cast<int16_t>(values[i + 1]);
+        }
       }
-    }
+    });
   }
 }
 
