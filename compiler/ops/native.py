@@ -12,6 +12,8 @@ from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
 from xformc.compiler.ops.linear import Linear
+from xformc.compiler.ops.normalization import LayerNorm, RMSNorm, with_gain
+from xformc.compiler.ops.rotary import Rotate, emit_angles
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.format.operators import DOMAIN
 
@@ -123,6 +125,29 @@ def quantized_axis(axis: Axis) -> Axis:
 def restored_axis(axis: Axis) -> Axis:
     """The axis of the numbers of quantized rows."""
     return Axis(axis.name.removesuffix(_QUANTIZED), None if axis.size is None else axis.size - SCALE_BYTES)
+
+
+@dataclass(frozen=True)
+class Normalize(Op):
+    """A normalization, with its inputs."""
+
+    kind: ClassVar[str] = "normalize"
+    op: LayerNorm | RMSNorm
+
+
+@dataclass(frozen=True)
+class Turn(Op):
+    """`Rotate`, with its inputs."""
+
+    kind: ClassVar[str] = "turn"
+    op: Rotate
+
+
+@dataclass(frozen=True)
+class Times(Op):
+    """`Multiply` of two values of one type."""
+
+    kind: ClassVar[str] = "times"
 
 
 @types.rule(Project)
@@ -339,3 +364,37 @@ def _attend_cached_onnx(op: AttendCached, node: Node, onnx: OnnxEmitter, inputs:
             window=op.window or 0,
         ),
     )
+
+
+@types.rule(Normalize)
+def _normalize_types(op: Normalize, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    return infer_types(op.op, inputs)
+
+
+@to_onnx.rule(Normalize)
+def _normalize_onnx(op: Normalize, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    norm, arguments = "layer" if isinstance(op.op, LayerNorm) else "rms", with_gain(op.op, node, onnx, inputs)
+    shape = {"axes": op.op.axes, "epsilon": op.op.epsilon}
+    return (onnx.op("Normalize", *arguments, domain=DOMAIN, norm=norm, **shape),)
+
+
+@types.rule(Turn)
+def _turn_types(op: Turn, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    return infer_types(op.op, inputs)
+
+
+@to_onnx.rule(Turn)
+def _turn_onnx(op: Turn, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    angles = emit_angles(op.op, node, onnx, inputs[1])
+    return (onnx.op("Rotate", inputs[0], *angles, domain=DOMAIN, halves=int(op.op.halves)),)
+
+
+@types.rule(Times)
+def _times_types(_: Times, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    require(inputs[0] == inputs[1], f"{inputs[0]} and {inputs[1]} differ")
+    return inputs[:1]
+
+
+@to_onnx.rule(Times)
+def _times_onnx(_: Times, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("Multiply", *inputs, domain=DOMAIN),)

@@ -73,11 +73,11 @@ def _layer_norm_torch(op: LayerNorm, node: Node, torch: TorchNamespace) -> Calla
 
 @to_onnx.rule(LayerNorm)
 def _layer_norm_onnx(op: LayerNorm, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    arguments = _with_gain(op, node, onnx, inputs)
+    arguments = with_gain(op, node, onnx, inputs)
     return (onnx.op("LayerNormalization", *arguments, axis=-op.axes, epsilon=op.epsilon),)
 
 
-def _with_gain(op: LayerNorm | RMSNorm, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+def with_gain(op: LayerNorm | RMSNorm, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     """The inputs with a gain, which ONNX requires."""
     sizes = _sizes(op, node)
     return inputs if len(inputs) > 1 else (*inputs, onnx.outermost(f"ones {sizes}", lambda root: _ones(root, sizes)))
@@ -102,7 +102,7 @@ def _rms_norm_torch(op: RMSNorm, node: Node, torch: TorchNamespace) -> Callable[
 
 @to_onnx.rule(RMSNorm)
 def _rms_norm_onnx(op: RMSNorm, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    arguments = _with_gain(op, node, onnx, inputs)
+    arguments = with_gain(op, node, onnx, inputs)
     return (onnx.op("RMSNormalization", *arguments, axis=-op.axes, epsilon=op.epsilon),)
 
 

@@ -106,11 +106,10 @@ def _rotate_torch(op: Rotate, node: Node, torch: TorchNamespace) -> Callable[[An
     return apply
 
 
-@to_onnx.rule(Rotate)
-def _rotate_onnx(op: Rotate, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    kind, (x, positions) = node.inputs[0].type, inputs
+def emit_angles(op: Rotate, node: Node, onnx: OnnxEmitter, positions: str) -> tuple[str, str]:
+    """The cosines and the sines, times the factor, of all angles, with the axes of x or 1; once for equal ones."""
+    kind, growth = node.inputs[0].type, op.growth(node.inputs[0].type)
     (values, factor), (found, wanted) = op.angles(kind), _angle_types(op, node)
-    width, last, growth = op.width(kind), len(kind.axes) - 1, op.growth(kind)
 
     def turned(function: str) -> str:
         index = onnx.op("Unsqueeze", onnx.op("Cast", positions, to=1), [-1])
@@ -124,11 +123,20 @@ def _rotate_onnx(op: Rotate, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
         result = result if factor == 1 else onnx.op("Mul", result, factor)
         return emit_aligned(onnx, result, found, wanted)
 
+    keys = {function: f"{function} of {positions} for {op} {wanted}" for function in ("Cos", "Sin")}
+    cos, sin = (onnx.once(key, lambda function=function: turned(function)) for function, key in keys.items())
+    return cos, sin
+
+
+@to_onnx.rule(Rotate)
+def _rotate_onnx(op: Rotate, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    kind, (x, positions) = node.inputs[0].type, inputs
+    width, last = op.width(kind), len(kind.axes) - 1
+    cos, sin = emit_angles(op, node, onnx, positions)
+
     def between(start: int, end: int, step: int = 1) -> str:
         return onnx.op("Slice", x, [start], [end], [last], [step])
 
-    keys = {function: f"{function} of {positions} for {op} {wanted}" for function in ("Cos", "Sin")}
-    cos, sin = (onnx.once(key, lambda function=function: turned(function)) for function, key in keys.items())
     half = width // 2
     first = between(0, half) if op.halves else between(0, width, 2)
     second = between(half, width) if op.halves else between(1, width, 2)

@@ -1,7 +1,8 @@
 """Lowers graphs for the target `native`: replaces nodes that one operator of docs/kernels.md computes with one node.
 
 A projection absorbs the activation, residual and normalization after it; plain projections of the same value are merged
-into one node. Attention reads keys in the layout that projections write. In a step, caches are updated in place, and
+into one node. Other normalizations, rotations and products of like values have operators, so that they do not part the
+others. Attention reads keys in the layout that projections write. In a step, caches are updated in place, and
 reordering a beam moves only its ancestor indices. Sums over positions are added in order, so that padding does not
 change their last bits. Other nodes stay as they are.
 """
@@ -14,7 +15,7 @@ from math import prod
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node
-from xformc.compiler.ops.elementwise import Add, Scale
+from xformc.compiler.ops.elementwise import Add, Multiply, Scale
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.functions import Unary
 from xformc.compiler.ops.fused_attention import Attention
@@ -26,12 +27,16 @@ from xformc.compiler.ops.native import (
     AttendCached,
     Embed,
     Narrow,
+    Normalize,
     Project,
     QuantizeRows,
+    Times,
+    Turn,
     quantized_axis,
 )
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
 from xformc.compiler.ops.reduction import Reduce
+from xformc.compiler.ops.rotary import Rotate
 from xformc.compiler.passes.makers import PrecisionOf, maker
 from xformc.compiler.passes.step import Decoder, Resident
 from xformc.compiler.quantize.formats import FORMATS
@@ -293,6 +298,11 @@ def _sums_positions(op: Reduce, type: Type) -> bool:
     return op.function in ("sum", "mean") and type.axis(op.axis).size is None
 
 
+def _same_floats(first: Value, second: Value) -> bool:
+    """Whether two values are float32 and have the same axes in the same order."""
+    return first.type == second.type and first.type.dtype == "float32"
+
+
 def _attends(op: Attention, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
     """The names of the rows and of the shared heads, if `Attend` can compute this attention."""
     if op.window is not None or op.masks > 1:
@@ -525,6 +535,12 @@ class _Lowering:
                 self._emit(Embed(scaled.op.factor, packed), node.inputs, scaled)
             else:
                 self._emit(Embed(1.0, packed), node.inputs, node)
+        elif isinstance(op, LayerNorm | RMSNorm):
+            self._emit(Normalize(op), node.inputs, node)
+        elif isinstance(op, Rotate):
+            self._emit(Turn(op), node.inputs, node)
+        elif isinstance(op, Multiply) and _same_floats(*node.inputs):
+            self._emit(Times(), node.inputs, node)
         elif isinstance(op, Reduce) and _sums_positions(op, node.inputs[0].type):
             self._emit(replace(op, ordered=True), node.inputs, node)
         elif node.outputs[0].name not in self.values:

@@ -353,6 +353,8 @@ void add_project_candidates(Operators& all);
 void add_screen_candidates(Operators& all);
 void add_draw_token(Operators& all);
 void add_advance(Operators& all);
+void add_normalize(Operators& all);
+void add_rotate(Operators& all);
 void add_chain(Operators& all);
 
 }  // namespace xformc

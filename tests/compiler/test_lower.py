@@ -86,7 +86,7 @@ def test_before_a_norm_of_its_own_a_sum_stays_without_one() -> None:
     ops = [node.op for node in decoder.step.nodes if isinstance(node.op, Project)]
     assert sum(op.residual for op in ops) == 3 * LAYERS
     assert sum(op.norm != "none" for op in ops) == 1, "the last sum alone is only normalized"
-    assert kinds(decoder.step)["layer_norm"] == 3 * LAYERS
+    assert kinds(decoder.step)["normalize"] == 3 * LAYERS
 
 
 @pytest.mark.parametrize(

@@ -320,6 +320,28 @@ def _draw_token(random: Random) -> Drawn:
     return inputs, [np.int64, np.float32], {}
 
 
+def _normalize(random: Random) -> Drawn:
+    rows = [random.choice(COUNTS) for _ in range(random.randint(0, 2))]
+    axes = [random.choice(SIZES) for _ in range(random.randint(1, 2))]
+    norm = random.choice(("layer", "rms"))
+    offset = perhaps(random, lambda: floats(random, *axes)) if norm == "layer" else None
+    attributes = {"norm": norm, "axes": len(axes), "epsilon": 1e-5}
+    return [floats(random, *rows, *axes), floats(random, *axes), offset], [np.float32], attributes
+
+
+def _rotate(random: Random) -> Drawn:
+    rows, half = [random.choice(COUNTS) for _ in range(random.randint(0, 3))], random.choice(SIZES)
+    angles = [size if random.random() < 0.5 else 1 for size in rows][random.randint(0, len(rows)) :]
+    width = 2 * half + random.choice((0, 0, 1, 5))
+    inputs: list[Operand] = [floats(random, *rows, width), *(floats(random, *angles, half) for _ in range(2))]
+    return inputs, [np.float32], {"halves": random.randint(0, 1)}
+
+
+def _multiply(random: Random) -> Drawn:
+    shape = [random.choice(COUNTS) for _ in range(random.randint(0, 3))]
+    return [floats(random, *shape) for _ in range(2)], [np.float32], {}
+
+
 def _chain(random: Random) -> Drawn:
     """A Project, perhaps with a Narrow of its first result, which nothing takes, and once more the same Project."""
     inputs, outputs, own = _project(random)
@@ -346,6 +368,9 @@ def _chain(random: Random) -> Drawn:
 
 OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
     "Chain": _chain,
+    "Normalize": _normalize,
+    "Rotate": _rotate,
+    "Multiply": _multiply,
     "Project": _project,
     "Embed": _embed,
     "Attend": _attend,
