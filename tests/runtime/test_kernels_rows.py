@@ -1,6 +1,6 @@
 """Normalize, Rotate and Multiply against the same computations in numpy."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -81,14 +81,14 @@ def test_they_refuse_what_does_not_fit() -> None:
     check_refused("Normalize", right, {"gain": normal(7)}, "gain needs one number", [FLOAT], **layer)
     check_refused("Normalize", right, {"offset": normal(9)}, "offset needs one number", [FLOAT], **layer)
     with pytest.raises(Exception, match="offset comes with the layer norm"):
-        run_node("Normalize", [*right.values()], [FLOAT], **{**layer, "norm": "rms"})
+        run_node("Normalize", [*right.values()], [FLOAT], **cast(Any, {**layer, "norm": "rms"}))
     for changed, message in (
         ({"norm": "batch"}, "layer or rms"),
         ({"axes": 0}, "at least one axis"),
         ({"axes": 3}, "fewer axes"),
     ):
         with pytest.raises(Exception, match=message):
-            run_node("Normalize", [*right.values()], [FLOAT], **{**layer, **changed})
+            run_node("Normalize", [*right.values()], [FLOAT], **cast(Any, {**layer, **changed}))
     turned: dict[str, Array | None] = {"x": normal(2, 8), "cos": normal(2, 4), "sin": normal(2, 4)}
     check_refused("Rotate", turned, {"sin": normal(2, 3)}, "as many sines as cosines", [FLOAT], halves=0)
     check_refused("Rotate", turned, {"x": normal(2, 7)}, "more angles than pairs", [FLOAT], halves=0)
