@@ -13,11 +13,12 @@ from typing import Any
 
 
 class Child:
-    """The module `benchmarks.decode.NAME`, run in a process with these variables added to the environment."""
+    """The module `benchmarks.decode.NAME`, run by `python` with these variables added to the environment."""
 
-    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+    def __init__(self, name: str, environment: Mapping[str, str], python: str = sys.executable) -> None:
+        self._name = name
         self._process = subprocess.Popen(
-            [sys.executable, "-m", f"benchmarks.decode.{name}"],
+            [python, "-m", f"benchmarks.decode.{name}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env={**os.environ, **environment},
@@ -32,7 +33,7 @@ class Child:
         self._process.stdin.flush()
         answer = self._process.stdout.readline()
         if not answer:
-            raise SystemExit(f"error: the CTranslate2 process exited with code {self._process.wait()}")
+            raise SystemExit(f"error: the process of {self._name} exited with code {self._process.wait()}")
         return json.loads(answer)
 
     def close(self) -> None:

@@ -31,12 +31,17 @@ class Peer:
         return {"seconds": time.perf_counter() - began, "compute_type": self.translator.compute_type}
 
     def translate(
-        self, source: list[list[str]], beam: int, length: int, length_penalty: float, sub_batch: int = 0
+        self, source: list[list[str]], beam: int, length: int, length_penalty: float, sub_batch: int = 0, least: int = 1
     ) -> dict[str, Any]:
-        """Translate a batch; return the seconds, and the best hypothesis of each sentence."""
+        """Translate a batch, each sentence to at least `least` tokens; return the seconds and the best hypotheses."""
         began = time.perf_counter()
         found = self.translator.translate_batch(
-            source, beam_size=beam, length_penalty=length_penalty, max_decoding_length=length, max_batch_size=sub_batch
+            source,
+            beam_size=beam,
+            length_penalty=length_penalty,
+            min_decoding_length=least,
+            max_decoding_length=length,
+            max_batch_size=sub_batch,
         )
         seconds = time.perf_counter() - began
         return {"seconds": seconds, "tokens": [one.hypotheses[0] for one in found]}

@@ -2,7 +2,7 @@
 
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -124,7 +124,7 @@ class Contest:
         }
         for play in players.values():
             play(WARM_UP)
-        times, found = _take_turns(players, case.length, pace)
+        times, found = take_turns(players, case.length, pace)
         medians = {name: statistics.median(values) for name, values in times.items()}
         setting = min(cuts, key=medians.__getitem__)
         ours, theirs = found["xformc"], found[setting]
@@ -176,7 +176,7 @@ class Contest:
         return min((0, SUB_BATCH), key=lambda cut: self._play_peer(case, name, WARM_UP, cut)[0])
 
 
-def _take_turns(
+def take_turns(
     players: Mapping[str, Play], length: int, pace: Pace
 ) -> tuple[dict[str, list[float]], dict[str, Hypotheses]]:
     """Return the seconds of each system in each round, and its hypotheses."""
@@ -198,6 +198,13 @@ def sentences(batch: int) -> tuple[np.ndarray, list[list[str]]]:
     source = np.random.default_rng(batch).integers(4, VOCABULARY, (batch, SOURCE_TOKENS))
     source[:, -1] = END
     return source, [["</s>" if token == END else f"t{token}" for token in row] for row in source.tolist()]
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
+    """The ratio of the medians, with the lowest and the highest of the rounds."""
+    ratios = [other / own for own, other in zip(ours, theirs, strict=True)]
+    middle = statistics.median(theirs) / statistics.median(ours)
+    return f"{middle:7.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def _equal(ones: Hypotheses, others: Hypotheses) -> int:

@@ -29,7 +29,7 @@ import numpy as np
 from benchmarks.decode.child import Child
 from benchmarks.decode.engines import fresh_weights, write_engine
 from benchmarks.decode.floor import Floor
-from benchmarks.decode.speed import SETTINGS, SETTLE
+from benchmarks.decode.speed import SETTINGS, SETTLE, ratio
 from benchmarks.generation.models import MODELS, model_spec, write_hugging_face
 from benchmarks.generation.players import Player, ctranslate2_players, genai_player, ours, transformers_player
 from xformc.compiler.spec import Spec
@@ -57,11 +57,11 @@ class Row:
         """A line of the table; the times are those of one token."""
         ours, floor = self.seconds["xformc"], statistics.median(self.seconds["floor"])
         peer = min((self.seconds[name] for name in SETTINGS), key=statistics.median)
-        cells = [f"{self.what:32}{self._time(ours)}{self._time(peer)}{_ratio(ours, peer)} {self.equal:10}"]
+        cells = [f"{self.what:32}{self._time(ours)}{self._time(peer)}{ratio(ours, peer)} {self.equal:10}"]
         cells += [f"{floor / statistics.median(ours):6.0%}"]
         others = [name for name in self.seconds if name not in ("xformc", "floor", *SETTINGS)]
         return "".join(
-            [*cells, *(f"{self._time(each)}{_ratio(ours, each)}" for each in map(self.seconds.get, others) if each)]
+            [*cells, *(f"{self._time(each)}{ratio(ours, each)}" for each in map(self.seconds.get, others) if each)]
         )
 
     def _time(self, seconds: Sequence[float]) -> str:
@@ -149,12 +149,6 @@ def play(what: str, players: dict[str, Player], floor: Floor, given: list[list[i
 
 def _more(short: Sequence[float], long: Sequence[float]) -> list[float]:
     return [max(whole - first, 1e-9) for first, whole in zip(short, long, strict=True)]
-
-
-def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> str:
-    ratios = [other / own for own, other in zip(ours, theirs, strict=True)]
-    middle = statistics.median(theirs) / statistics.median(ours)
-    return f"{middle:7.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 if __name__ == "__main__":

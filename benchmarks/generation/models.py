@@ -46,12 +46,17 @@ def write_run(spec: Spec, weights: Mapping[str, np.ndarray], run: Path) -> Path:
     run.mkdir()
     (run / SPEC).write_text(spec.resolved_yaml(), encoding="utf-8")
     write_tensors(run / WEIGHTS, {name: torch.from_numpy(array) for name, array in weights.items()}, {})
-    vocabulary = {name: number for number, name in enumerate(token_names(int(spec.sizes["vocabulary"])))}
+    write_tokenizer(int(spec.sizes["vocabulary"]), run)
+    return run
+
+
+def write_tokenizer(size: int, folder: Path) -> None:
+    """Write a tokenizer that has the names of this many tokens alone."""
+    vocabulary = {name: number for number, name in enumerate(token_names(size))}
     model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": SPECIAL[1]}
     nothing = dict.fromkeys(("truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder"))
     content = {"version": "1.0", **nothing, "added_tokens": [], "model": model}
-    (run / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
-    return run
+    (folder / "tokenizer.json").write_text(json.dumps(content), encoding="utf-8")
 
 
 def token_names(size: int) -> list[str]:
