@@ -37,6 +37,10 @@ class Executor(Protocol):
         ...
 
 
+class StoppedError(UserError):
+    """A call ended early because its session was stopped."""
+
+
 class Session:
     """A loaded engine, which is thread-safe.
 
@@ -121,20 +125,24 @@ class Session:
         return same
 
     def stop(self) -> None:
-        """End the running calls of this `stoppable` session: each raises UserError."""
+        """End the running calls of this `stoppable` session: each raises StoppedError."""
         self._options.terminate = True
 
     def run(self, feeds: Arrays, expected: Sequence[Expected] = ()) -> list[NDArray[Any]]:
         """Return the outputs, in the order of the interface, for inputs by name; inputs with defaults may be left out.
 
-        Raises: UserError if the computation fails, or if an output is not as `expected` or is NaN.
+        Raises: UserError if the computation fails, or if an output is not as `expected` or is NaN; StoppedError.
         """
         try:
             results = list(self._executor.run(feeds, self._options))
         except UserError:
             raise
         except Exception as error:
-            raise self._failure("failed on this input", error) from error
+            if not self._options.terminate:
+                raise self._failure("failed on this input", error) from error
+            if not type(error).__module__.startswith("onnxruntime"):
+                raise  # what the handler of a signal raised
+            raise StoppedError("the call was stopped", place=self._place) from error
         check_results(dict(zip(self._outputs, results, strict=True)), expected, self._place)
         return results
 

@@ -11,12 +11,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from xformc.errors import UserError
 from xformc.format.names import CACHE, GO_ON, NEXT
 from xformc.runtime.devices.device import Buffer, Call, Device, Model, Sizes
 from xformc.runtime.devices.fixed_shapes import FixedShapes, joined, parts_of
 from xformc.runtime.devices.recent import Recent
-from xformc.runtime.session import Arrays
+from xformc.runtime.session import Arrays, StoppedError
 
 KEPT = 8
 """Number of combinations of sizes for which a search is kept with its buffers."""
@@ -62,20 +61,25 @@ class _Search:
         self._back = self._bound(step, {**first, **second}, first)
 
     def run(self, inputs: Arrays, results: Sequence[str], room: int, options: Any) -> Mapping[str, NDArray[Any]]:
-        """Return the results for these inputs. Raises: UserError if `options.terminate` is set."""
-        for name, buffer in self._given.items():
-            buffer.write(inputs[name])
-        self._prepare.start()
-        self._prepare.wait()
-        for _ in range(0, room, 2):
-            if options.terminate:
-                raise UserError("the search was stopped")
-            self._forth.start()
-            self._back.start()  # if `forth` was the last step needed, this one changes no result
-            self._back.wait()
-            if not self._go_on.read():
-                break
-        return {name: self._first[name].read() for name in results}
+        """Return the results for these inputs. Raises: StoppedError if `options.terminate` is set."""
+        try:
+            for name, buffer in self._given.items():
+                buffer.write(inputs[name])
+            self._prepare.start()
+            self._prepare.wait()
+            for _ in range(0, room, 2):
+                if options.terminate:
+                    raise StoppedError("the search was stopped")
+                self._forth.start()
+                self._back.start()  # if `forth` was the last step needed, this one changes no result
+                self._back.wait()
+                if not self._go_on.read():
+                    break
+            return {name: self._first[name].read() for name in results}
+        except BaseException:  # perhaps of a signal's handler, between a start and its wait
+            for call in (self._prepare, self._forth, self._back):
+                call.wait()
+            raise
 
     def _bound(self, step: Model, now: Mapping[str, Buffer], following: Mapping[str, Buffer]) -> Call:
         """Bind the step to read its state from the buffers `now` and write it to `following`."""

@@ -17,8 +17,6 @@ constexpr Element ELEMENT = std::is_same_v<Stored, float>    ? FLOAT
                             : std::is_same_v<Stored, int8_t> ? INT8
                                                              : FLOAT16;
 
-inline Element element_of(const Value& value) { return value.type; }
-
 struct AttendAttributes {
   explicit AttendAttributes(const Attributes& info) {
     scale = info.number("scale");

@@ -6,14 +6,35 @@
 namespace xformc {
 namespace {
 
-constexpr int64_t MOST_VALUES = 1 << 20;  // of a chain: more are a lie
+constexpr int64_t MOST_VALUES = 1 << 14;  // of a chain: more are a lie
 constexpr int64_t NONE = -1;              // an input that is left out
 constexpr int64_t KEPT_BYTES = 4 << 20;   // of a memory after a call: allocating more costs little beside filling it
+constexpr size_t KEPT = 16;               // memories
 
 // Where a value of a node is stored: in an output of the chain, or in memory of the calling thread, which values share.
 struct Place {
   bool is_result;
   size_t index;
+};
+
+// The memories of the calling thread; at the end of a call, of one that fails too, those that are large are freed.
+class Memories {
+ public:
+  ~Memories() {
+    if (all().size() > KEPT) all().resize(KEPT);
+    for (Buffer& memory : all()) memory.keep(KEPT_BYTES);
+  }
+
+  void* at_least(size_t index, int64_t bytes) {
+    if (all().size() <= index) all().resize(index + 1);
+    return all()[index].at_least<char>(std::max<int64_t>(bytes, 1));
+  }
+
+ private:
+  static std::vector<Buffer>& all() {
+    static thread_local std::vector<Buffer> own;
+    return own;
+  }
 };
 
 struct Link {
@@ -65,7 +86,7 @@ struct Chain : Kernel {
         require(link.inputs.back() >= NONE && link.inputs.back() < values_, "Chain: an input is no earlier value");
       }
       link.outputs = static_cast<size_t>(made);
-      for (size_t i = 0; i < link.outputs; ++i) link.op->output_type(i, link.outputs);
+      for (size_t i = 0; i < link.outputs; ++i) types_.push_back(link.op->output_type(i, link.outputs));
       link.kernel = link.op->make(attributes.behind("node" + std::to_string(links_.size()) + "_"));
       values_ += made;
       links_.push_back(std::move(link));
@@ -81,9 +102,10 @@ struct Chain : Kernel {
     require(context.output_count() == results_, "Chain: the number of outputs does not fit");
     std::vector<Value> values(static_cast<size_t>(values_));
     for (int64_t i = 0; i < given_; ++i) values[static_cast<size_t>(i)] = context.input(static_cast<size_t>(i));
+    Memories memories;
     for (size_t i = 0; i < links_.size(); ++i) {
       try {
-        const Call call(*this, links_[i], context, values.data());
+        const Call call(*this, links_[i], context, values.data(), memories);
         links_[i].op->check_inputs(call);
         links_[i].kernel->run(call);
       } catch (const Ort::Exception& error) {
@@ -91,15 +113,14 @@ struct Chain : Kernel {
         throw Ort::Exception(place + error.what(), error.GetOrtErrorCode());
       }
     }
-    for (Buffer& memory : memories()) memory.keep(KEPT_BYTES);
   }
 
  private:
   // One call of a node.
   class Call : public Context {
    public:
-    Call(const Chain& chain, const Link& link, const Context& whole, Value* values)
-        : Context(whole.threads()), chain_(chain), link_(link), whole_(whole), values_(values) {}
+    Call(const Chain& chain, const Link& link, const Context& whole, Value* values, Memories& memories)
+        : Context(whole.threads()), chain_(chain), link_(link), whole_(whole), values_(values), memories_(memories) {}
 
     size_t input_count() const override { return link_.inputs.size(); }
     size_t output_count() const override { return link_.outputs; }
@@ -108,32 +129,24 @@ struct Chain : Kernel {
     }
     void* make_output(size_t index, const Shape& shape) const override {
       require(index < link_.outputs, "there is no such output");
-      const Element type = link_.op->output_type(index, link_.outputs);
       const int64_t number = link_.first + static_cast<int64_t>(index);
-      const Place place = chain_.places_[static_cast<size_t>(number - chain_.given_)];
-      void* data = place.is_result ? whole_.make_output(place.index, shape)
-                                   : memory(place.index, times(product(shape, 0, shape.size()), size_of(type)));
+      const size_t made = static_cast<size_t>(number - chain_.given_);
+      const Element type = chain_.types_[made];
+      const Place place = chain_.places_[made];
+      void* data = place.is_result
+                       ? whole_.make_output(place.index, shape)
+                       : memories_.at_least(place.index, times(product(shape, 0, shape.size()), size_of(type)));
       values_[number] = {type, shape, data};
       return data;
     }
 
    private:
-    static void* memory(size_t index, int64_t bytes) {
-      if (memories().size() <= index) memories().resize(index + 1);
-      return memories()[index].at_least<char>(std::max<int64_t>(bytes, 1));
-    }
-
     const Chain& chain_;
     const Link& link_;
     const Context& whole_;
     Value* values_;
+    Memories& memories_;
   };
-
-  // Those of the calling thread.
-  static std::vector<Buffer>& memories() {
-    static thread_local std::vector<Buffer> own;
-    return own;
-  }
 
   static const Operator* find(const std::string& kind) {
     for (const Operator* op : operators()) {
@@ -158,7 +171,7 @@ struct Chain : Kernel {
       require(results[i] >= given_ && results[i] < values_, "Chain: a result is no value of a node");
       Place& place = places_[static_cast<size_t>(results[i] - given_)];
       require(!place.is_result, "Chain: two results are the same value");
-      require(type_of(results[i]) == FLOAT, "Chain: a result is not float32");
+      require(types_[static_cast<size_t>(results[i] - given_)] == FLOAT, "Chain: a result is not float32");
       place = {true, i};
     }
     std::vector<size_t> busy;  // by memory: the first node that may have it again
@@ -175,19 +188,11 @@ struct Chain : Kernel {
     }
   }
 
-  Element type_of(int64_t number) const {
-    for (const Link& link : links_) {
-      if (number < link.first + static_cast<int64_t>(link.outputs)) {
-        return link.op->output_type(static_cast<size_t>(number - link.first), link.outputs);
-      }
-    }
-    return ANY;
-  }
-
   int64_t given_, values_ = 0;  // the inputs of the chain, and all values: they come first
   size_t results_ = 0;
   std::vector<Link> links_;
-  std::vector<Place> places_;  // of the values that nodes make
+  std::vector<Element> types_;  // of the values that nodes make,
+  std::vector<Place> places_;   // and where they are
 };
 
 }  // namespace

@@ -28,7 +28,7 @@ struct Embed : Kernel {
       require(context.input_count() == 3, "Embed: integers need a scale");
       const Value scales = context.input(2);
       require(scales, "Embed: integers need a scale");
-      const auto given = static_cast<int64_t>(scales.count());
+      const int64_t given = scales.count();
       const int64_t panels = vocabulary / PANEL;
       if (precision_ == Precision::int8) vocabulary = given;
       const bool fits = ceil_div(vocabulary, PANEL) == panels && given == scale_count(precision_, vocabulary, width_);

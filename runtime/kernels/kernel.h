@@ -288,6 +288,7 @@ class Buffer {
   T* at_least(int64_t count) {
     const size_t bytes = static_cast<size_t>(count) * sizeof(T);
     if (bytes > size_) {
+      keep(0);
       memory_.reset(static_cast<char*>(::operator new(bytes, std::align_val_t(64))));
       size_ = bytes;
     }

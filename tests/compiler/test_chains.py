@@ -42,6 +42,16 @@ def test_nodes_that_follow_one_another_are_a_chain() -> None:
     assert (given["node0_width"], given["node1_depth"]) == (4, 2)
 
 
+def test_a_chain_may_have_a_longest_length() -> None:
+    nodes = [link("Project", [f"v{i}"], f"v{i + 1}") for i in range(5)]
+    found = chained(nodes, ["v5"], lambda hint: hint, 2)
+    assert [(node.op_type, list(node.input), list(node.output)) for node in found] == [
+        ("Chain", ["v0"], ["v2"]),
+        ("Chain", ["v2"], ["v4"]),
+        ("Project", ["v4"], ["v5"]),
+    ]
+
+
 def test_a_node_that_waits_for_another_kind_begins_a_chain() -> None:
     nodes = [
         link("Embed", ["ids"], "a"),

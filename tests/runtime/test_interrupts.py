@@ -16,8 +16,9 @@ import numpy as np
 import pytest
 
 from xformc.errors import UserError
-from xformc.runtime import load
+from xformc.runtime import interrupts, load
 from xformc.runtime.interrupts import run_once
+from xformc.runtime.session import StoppedError
 
 SOON, LONG = 0.05, 20.0
 
@@ -41,7 +42,7 @@ class Waits:
         end = time.monotonic() + self.seconds
         while time.monotonic() < end:
             if self.stopped.is_set():
-                raise UserError("terminated")
+                raise StoppedError("terminated")
         return "done"
 
 
@@ -108,13 +109,16 @@ def test_an_error_of_the_call_itself_is_raised() -> None:
         run_once(cast(Any, Waits(0)), run)
 
 
-def test_who_listened_to_signals_before_hears_of_them() -> None:
+@pytest.mark.parametrize("inside", [False, True])
+def test_who_listened_to_signals_before_hears_of_them(inside: bool) -> None:
     near, far = socket.socketpair()
     near.setblocking(False)
     before = signal.set_wakeup_fd(near.fileno())
     try:
-        with pytest.raises(TooLateError), alarm(too_late, SOON):
-            call(LONG)
+        if inside:
+            assert run_once(cast(Any, Waits(0)), ends_inside) == "the outer one"
+        else:
+            ends_inside()
         far.settimeout(LONG)
         assert far.recv(8) == bytes([signal.SIGALRM])
         assert signal.set_wakeup_fd(near.fileno()) == near.fileno()
@@ -124,13 +128,52 @@ def test_who_listened_to_signals_before_hears_of_them() -> None:
         far.close()
 
 
-def test_a_call_inside_a_call_ends_alone() -> None:
-    def outer(_: object) -> str:
-        with pytest.raises(TooLateError), alarm(too_late, SOON):
-            call(LONG)
-        return "the outer one"
+def ends_inside(_: object = None) -> str:
+    with pytest.raises(TooLateError), alarm(too_late, SOON):
+        call(LONG)
+    return "the outer one"
 
-    assert run_once(cast(Any, Waits(0)), outer) == "the outer one"
+
+def test_a_call_inside_a_call_ends_alone() -> None:
+    assert run_once(cast(Any, Waits(0)), ends_inside) == "the outer one"
+
+
+def test_who_listened_before_may_have_closed_its_socket() -> None:
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    before = signal.set_wakeup_fd(near.fileno())
+
+    def run(_: object) -> str:
+        near.close()
+        return "done"
+
+    assert run_once(cast(Any, Waits(0)), run) == "done"
+    assert signal.set_wakeup_fd(before) == -1
+    far.close()
+
+
+def test_the_error_of_a_handler_is_raised_whatever_it_is(endless_engine: Path) -> None:
+    """Also one that the call itself could have."""
+
+    def refuse(*_: object) -> None:
+        raise UserError("too late")
+
+    engine = load(endless_engine)
+    with pytest.raises(UserError, match=r"^too late$"), alarm(refuse, SOON):
+        engine.translate(["hello"])
+
+
+def test_a_thread_that_did_not_start_is_started_by_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(interrupts._Watch, "_running", None)
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+        patched.setattr(threading.Thread, "start", full)
+        call(0)
+    assert call(0)[0] == "done"
+    with pytest.raises(TooLateError), alarm(too_late, SOON):
+        call(LONG)
 
 
 def test_threads_that_get_no_signals_call_as_they_are() -> None:

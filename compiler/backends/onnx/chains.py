@@ -19,10 +19,13 @@ _NONE = -1
 
 
 def chained(
-    nodes: Sequence[onnx.NodeProto], results: Collection[str], fresh: Callable[[str], str]
+    nodes: Sequence[onnx.NodeProto], results: Collection[str], fresh: Callable[[str], str], longest: int | None = None
 ) -> list[onnx.NodeProto]:
-    """The nodes of a scope, some of them in chains; `results` are its outputs, and `fresh` makes new names."""
-    runs = _runs(nodes)
+    """The nodes of a scope, some of them in chains; `results` are its outputs, and `fresh` makes new names.
+
+    longest: the most nodes of a chain. A call is stopped between two nodes of the model, so not within one.
+    """
+    runs = _runs(nodes, longest)
     needs = [set[str]().union(*map(needed_names, run)) for run in runs]
     joined = list[onnx.NodeProto]()
     for index, run in enumerate(runs):
@@ -36,7 +39,7 @@ def chained(
     return joined
 
 
-def _runs(nodes: Sequence[onnx.NodeProto]) -> list[list[onnx.NodeProto]]:
+def _runs(nodes: Sequence[onnx.NodeProto], longest: int | None) -> list[list[onnx.NodeProto]]:
     """The nodes in an order in which they can run, those of a chain together, others alone.
 
     A node joins the chain before it unless it needs the result of another node that needs the chain.
@@ -45,7 +48,7 @@ def _runs(nodes: Sequence[onnx.NodeProto]) -> list[list[onnx.NodeProto]]:
     made, late = set[str](), set[str]()
     for node in nodes:
         needs, links = needed_names(node), node.domain == DOMAIN and node.op_type in _LINKS
-        if links and needs & late:
+        if links and (needs & late or len(chain) == longest):
             runs += [chain, *after]
             chain, after, made, late = [], [], set(), set()
         if links:

@@ -34,6 +34,8 @@ DTYPES: dict[DType, int] = {
 }
 
 
+_LONGEST_CHAIN = 8
+"""Outside of loops, whose turns are short: an encoder may read many texts, and what is too long can be stopped."""
 _NUMPY = {bool: np.bool_, int: np.int64, float: np.float32}
 
 
@@ -233,7 +235,9 @@ class Emitter:
         """The nodes of this scope, whose outputs are `results`."""
         if self.typed:
             return narrowed(self.nodes, results, self._numbers_of, self.fresh)
-        return chained(self.nodes, results, self.fresh) if TRAITS[self.target].kernels else self.nodes
+        if not TRAITS[self.target].kernels:
+            return self.nodes
+        return chained(self.nodes, results, self.fresh, None if self.parent else _LONGEST_CHAIN)
 
     def _numbers_of(self, name: str) -> Floats | None:
         """The numbers of a constant or parameter in float32; None for other values."""
