@@ -50,7 +50,7 @@ def _runs(nodes: Sequence[onnx.NodeProto], longest: int | None) -> list[list[onn
         needs, links = needed_names(node), node.domain == DOMAIN and node.op_type in _LINKS
         if links and (needs & late or len(chain) == longest):
             runs += [chain, *after]
-            chain, after, made, late = [], [], set(), set()
+            chain, after, made, late = [], [], set[str](), set[str]()
         if links:
             chain.append(node)
             made.update(node.output)
