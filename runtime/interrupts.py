@@ -99,14 +99,14 @@ class _Watch(threading.Thread):
     def __init__(self) -> None:
         super().__init__(name="signals of xformc", daemon=True)
         self.call: _Call | None = None
-        self._process, self._caught_up = os.getpid(), threading.Event()
+        self._caught_up = threading.Event()
         self._near, self._far = socket.socketpair()
         self._near.setblocking(False)  # a handler of a signal must not wait
 
     @classmethod
     def running(cls) -> "_Watch":
-        """The thread of this process, which may be a copy of one that had its own."""
-        if cls._running is None or cls._running._process != os.getpid():
+        """The thread of this process."""
+        if cls._running is None:
             made = cls()
             try:
                 made.start()

@@ -41,14 +41,13 @@ class Job(Generic[Item, Row, Result]):
         """Return the results of these items, in order. Raises: UserError before any is run if an item is invalid."""
         self.require_several(method, items)
         rows = list(self.encoded(items))
-        workers = session.workers if batching.workers is None else batching.workers
-        if rows and workers == 1 and self._is_one_batch(rows, batching.max_batch_tokens):
+        if rows and _workers(session, batching) == 1 and self._is_one_batch(rows, batching.max_batch_tokens):
             return list(run_once(session.shared_by(1), lambda stoppable: self.run(stoppable, rows)))
         whole = Batching(batching.workers, batching.max_batch_tokens, min(len(rows) + 1, LARGEST_WINDOW))
         return list(self._rows(session, iter(rows), whole))
 
     def _is_one_batch(self, rows: Sequence[Row], max_batch_tokens: int) -> bool:
-        return len(rows) == 1 or len(rows) * max(map(self.size, rows)) <= max_batch_tokens
+        return len(rows) == 1 or all(len(rows) * self.size(row) <= max_batch_tokens for row in rows)
 
     @staticmethod
     def require_several(method: str, items: object) -> None:
@@ -65,9 +64,13 @@ class Job(Generic[Item, Row, Result]):
                 raise error.advised("truncate=True", "max_batch_tokens=") from None
 
     def _rows(self, session: Session, rows: Iterator[Row], batching: Batching) -> Generator[Result]:
-        workers = session.workers if batching.workers is None else batching.workers
+        workers = _workers(session, batching)
         stoppable = session.shared_by(workers).stoppable()
         return run_stream(rows, Work(self.size, partial(self.run, stoppable), stoppable.stop), workers, batching)
+
+
+def _workers(session: Session, batching: Batching) -> int:
+    return session.workers if batching.workers is None else batching.workers
 
 
 def paired(

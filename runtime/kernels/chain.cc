@@ -130,9 +130,8 @@ struct Chain : Kernel {
     void* make_output(size_t index, const Shape& shape) const override {
       require(index < link_.outputs, "there is no such output");
       const int64_t number = link_.first + static_cast<int64_t>(index);
-      const size_t made = static_cast<size_t>(number - chain_.given_);
-      const Element type = chain_.types_[made];
-      const Place place = chain_.places_[made];
+      const Element type = chain_.types_[chain_.made(number)];
+      const Place place = chain_.places_[chain_.made(number)];
       void* data = place.is_result
                        ? whole_.make_output(place.index, shape)
                        : memories_.at_least(place.index, times(product(shape, 0, shape.size()), size_of(type)));
@@ -148,6 +147,9 @@ struct Chain : Kernel {
     Memories& memories_;
   };
 
+  // The place of a value among those that nodes make.
+  size_t made(int64_t number) const { return static_cast<size_t>(number - given_); }
+
   static const Operator* find(const std::string& kind) {
     for (const Operator* op : operators()) {
       if (op->name() == kind && kind != "Chain") return op;
@@ -158,26 +160,25 @@ struct Chain : Kernel {
   // Finds where values are stored. Those that live at the same time have memories of their own.
   void place_values(const std::vector<int64_t>& results) {
     results_ = results.size();
-    const size_t made = static_cast<size_t>(values_ - given_);
-    places_.assign(made, {false, 0});
-    std::vector<size_t> last(made, 0);  // the last node that reads a value
+    places_.assign(types_.size(), {false, 0});
+    std::vector<size_t> last(types_.size(), 0);  // the last node that reads a value
     for (size_t i = 0; i < links_.size(); ++i) {
-      for (size_t j = 0; j < links_[i].outputs; ++j) last[static_cast<size_t>(links_[i].first - given_) + j] = i;
+      for (size_t j = 0; j < links_[i].outputs; ++j) last[made(links_[i].first) + j] = i;
       for (const int64_t number : links_[i].inputs) {
-        if (number >= given_) last[static_cast<size_t>(number - given_)] = i;
+        if (number >= given_) last[made(number)] = i;
       }
     }
     for (size_t i = 0; i < results_; ++i) {
       require(results[i] >= given_ && results[i] < values_, "Chain: a result is no value of a node");
-      Place& place = places_[static_cast<size_t>(results[i] - given_)];
+      Place& place = places_[made(results[i])];
       require(!place.is_result, "Chain: two results are the same value");
-      require(types_[static_cast<size_t>(results[i] - given_)] == FLOAT, "Chain: a result is not float32");
+      require(types_[made(results[i])] == FLOAT, "Chain: a result is not float32");
       place = {true, i};
     }
     std::vector<size_t> busy;  // by memory: the first node that may have it again
     for (size_t i = 0; i < links_.size(); ++i) {
       for (size_t j = 0; j < links_[i].outputs; ++j) {
-        const size_t value = static_cast<size_t>(links_[i].first - given_) + j;
+        const size_t value = made(links_[i].first) + j;
         if (places_[value].is_result) continue;
         size_t memory = 0;
         while (memory < busy.size() && busy[memory] > i) ++memory;

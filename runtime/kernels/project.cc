@@ -18,8 +18,8 @@ constexpr int64_t ITEMS_PER_THREAD = 6, LEAST_ITEMS = 2;
 
 enum class Norm { none, layer, rms };
 
-template <typename Value>
-Value choice(const std::map<std::string, Value>& choices, const std::string& name, const char* attribute) {
+template <typename Choice>
+Choice choice(const std::map<std::string, Choice>& choices, const std::string& name, const char* attribute) {
   const auto found = choices.find(name);
   if (found == choices.end()) fail("Project: " + std::string(attribute) + " is not '" + name + "'");
   return found->second;
@@ -96,9 +96,10 @@ struct Project : Kernel {
       rows = product(shape, 0, leading);
       x = input.as<float>();
       bind_parts(shape);
-      residual = floats(1, times(rows, parts[0].outputs), "Project: the residual is not as large as the output");
-      gain = floats(2, parts[0].outputs, "Project: gain needs one number for each output");
-      offset = floats(3, parts[0].outputs, "Project: offset needs one number for each output");
+      residual = optional_input<float>(context, 1, times(rows, parts[0].outputs),
+                                       "Project: the residual is not as large as the output");
+      gain = optional_input<float>(context, 2, parts[0].outputs, "Project: gain needs one number for each output");
+      offset = optional_input<float>(context, 3, parts[0].outputs, "Project: offset needs one number for each output");
       require(residual == nullptr || parts.size() == 1, "Project: a residual goes with one part only");
       require((kernel.norm_ == Norm::none) == (gain == nullptr), "Project: gain comes with a normalization");
       require((kernel.norm_ == Norm::layer) || offset == nullptr, "Project: offset comes with the layer norm");
@@ -116,18 +117,18 @@ struct Project : Kernel {
         part.outputs = given.outputs;
         part.panels = bind_weight(context.input(next++), kernel.precision_, part.outputs, depth);
         const int64_t scales = scale_count(kernel.precision_, part.outputs, depth);
-        if (scaled) part.scale = floats(next++, scales, "Project: scale needs one number for each output");
+        if (scaled)
+          part.scale =
+              optional_input<float>(context, next++, scales, "Project: scale needs one number for each output");
         require(!scaled || part.scale != nullptr, "Project: integers need a scale for each part");
-        if (kernel.bias_) part.bias = floats(next++, part.outputs, "Project: bias needs one number for each output");
+        if (kernel.bias_)
+          part.bias =
+              optional_input<float>(context, next++, part.outputs, "Project: bias needs one number for each output");
         require(!kernel.bias_ || part.bias != nullptr, "Project: a bias is missing");
         Shape shape = leading;
         shape.append(given.axes.begin(), given.axes.end());
         part.y = context.output<float>(i, shape);
       }
-    }
-
-    const float* floats(size_t index, int64_t count, const char* message) const {
-      return optional_input<float>(context, index, count, message);
     }
 
     void run() {
