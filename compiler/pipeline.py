@@ -24,7 +24,7 @@ from xformc.compiler.passes.fuse import fuse_attention
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.passes.linear_attention import fuse_linear_attention
-from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
+from xformc.compiler.passes.lower import lower_decoder, lower_graph, screened_weights, split_vocabulary
 from xformc.compiler.passes.narrow import narrow_attention
 from xformc.compiler.passes.rows import by_row, grows, slots_hide, with_rows
 from xformc.compiler.passes.scan import scan
@@ -124,7 +124,7 @@ def run_scores(program: Program) -> Program:
     program = run_passes(program, without=SEARCH)
     if not program.traits.kernels or program.decoding != "search":
         return program
-    return replace(program, steps=split_vocabulary(program.decoder, program.precision_of))
+    return replace(program, steps=split_vocabulary(program.decoder))
 
 
 def run_samples(program: Program) -> Program | None:
@@ -194,7 +194,8 @@ def begin_alignments(program: Program) -> Program | None:
     graph = inference(program.spec.graph())
     aligned = alignment_graph(graph, TARGET, SOURCE, chosen_by(program.spec.decode.alignment))
     begun = begin(program.spec, program.target, program.precision)
-    return None if aligned is None else replace(begun, graph=aligned, passed=("elaborate",))
+    screened = _screened(program)
+    return None if aligned is None else replace(begun, graph=aligned, screened=screened, passed=("elaborate",))
 
 
 def covered_attention(program: Program) -> Graph:
@@ -284,11 +285,17 @@ def _has_dropout(graph: Graph) -> bool:
 
 def _lower(program: Program) -> Program:
     if program.steps is None:
-        return replace(program, graph=lower_graph(program.graph, program.precision_of))
-    searched = program.decoding == "search"
-    return replace(
-        program, steps=lower_decoder(program.steps, program.precision_of, searched=searched, caches=program.caches)
-    )
+        return replace(program, graph=lower_graph(program.graph, program.precision_of, program.screened))
+    screened = _screened(program)
+    steps = lower_decoder(program.steps, program.precision_of, screened, program.caches)
+    return replace(program, steps=steps, screened=screened)
+
+
+def _screened(program: Program) -> frozenset[str]:
+    """The weights that the search screens, before its decoder is lowered."""
+    if program.decoding != "search" or not program.traits.kernels:
+        return frozenset()
+    return screened_weights(program.decoder, program.precision_of)
 
 
 def _derive(program: Program) -> Program:
@@ -423,7 +430,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "candidates",
         "Move the projection to logits into the search, which computes candidates in one kernel.",
-        lambda p: replace(p, steps=split_vocabulary(p.decoder, p.precision_of)),
+        lambda p: replace(p, steps=split_vocabulary(p.decoder)),
         requires=("beam", "lowered"),
         ensures=("beam",),
         applies=lambda p: p.traits.kernels and FACTS["beam"](p),

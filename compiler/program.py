@@ -32,6 +32,7 @@ class Program:
     missing. graph: from the model's inputs to its result or its loss. steps: for tasks that decode, the graphs that run
     once and per token. passed: the names of the passes that ran, in order. covering: the name of the attention weights
     whose coverage of the source the search weighs, if the spec asks for it. caches: how keys and values are stored.
+    screened: the weights that the search of the engine screens, from the pass `lower` on.
     """
 
     spec: Spec
@@ -42,6 +43,7 @@ class Program:
     passed: tuple[str, ...] = ()
     covering: str | None = None
     caches: Caches = "auto"
+    screened: frozenset[str] = frozenset()
 
     @property
     def task(self) -> str:

@@ -17,6 +17,7 @@ from xformc.compiler.backends.onnx.chains import unchain
 from xformc.compiler.backends.onnx.graphs import all_graphs
 from xformc.compiler.quantize.int4 import BLOCK
 from xformc.compiler.quantize.layouts import PANEL, panels
+from xformc.compiler.quantize.screening import unscreen
 from xformc.format.names import MODEL
 from xformc.format.targets import Target
 from xformc.runtime.session import open_model
@@ -95,7 +96,8 @@ def _logits(node: Any, model: onnx.ModelProto, folder: Path) -> Iterator[tuple[A
     given = {item.name: helper.get_attribute_value(item) for item in node.attribute}
     screens = node.op_type == "ScreenCandidates"
     weight = constants[node.input[3]]
-    weight = panels(weight) if screens else weight
+    if screens:
+        weight = panels(unscreen(constants[node.input[4]], constants[node.input[5]], weight))
     bias = node.input[_BIAS[node.op_type]]
     scale = node.input[_SCALE[node.op_type]] if node.op_type in _SCALE else ""
     by_token = [constants[name] for name in (scale, bias) if name]

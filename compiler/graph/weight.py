@@ -5,9 +5,9 @@ from typing import Literal
 
 from xformc.format.precision import Precision
 
-LayoutName = Literal["rows", "blocks", "panels", "screen"]
+LayoutName = Literal["rows", "blocks", "panels", "screened"]
 """rows: for standard operators. blocks: for ONNX Runtime's own, if the number format has them. panels: for the kernels
-of docs/kernels.md. screen: the additional input of ScreenCandidates."""
+of docs/kernels.md. screened: for the kernels, precise enough to rule out most logits of a vocabulary early."""
 
 
 @dataclass(frozen=True)

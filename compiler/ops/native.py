@@ -11,7 +11,6 @@ from xformc.compiler.graph.rules import OnnxEmitter, Operand, infer_types, requi
 from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
-from xformc.compiler.ops.linear import Linear
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm, with_gain
 from xformc.compiler.ops.rotary import Rotate, emit_angles
 from xformc.compiler.quantize.formats import FORMATS
@@ -26,7 +25,7 @@ class Project(Op):
     """Linear maps of one value, each `activate(x W^T + b)`. A single map may also add a residual and normalize.
 
     Inputs: x; the residual, if any, with the axes of the result; gain and offset of the norm (`layer`) or its gain
-    (`rms`); then for each part its weight and, if `biased`, its bias. One result per part.
+    (`rms`); then for each part its weight, in the `layout`, and, if `biased`, its bias. One result per part.
     """
 
     kind: ClassVar[str] = "project"
@@ -37,6 +36,7 @@ class Project(Op):
     residual: bool = False
     norm: str = "none"
     epsilon: float = 0.0
+    layout: LayoutName = "panels"
 
     @property
     def before(self) -> int:
@@ -46,11 +46,11 @@ class Project(Op):
 
 @dataclass(frozen=True)
 class Embed(Op):
-    """`factor * table[ids]`. The table is `packed` as the weight of a projection, or stored row by row in float32."""
+    """`factor * table[ids]`. The layout of the table is that of the weight of a projection, or rows of float32."""
 
     kind: ClassVar[str] = "embed"
     factor: float
-    packed: bool
+    layout: LayoutName
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def _project_types(op: Project, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return tuple(Type(x.dtype, (*x.without(op.over), *_new(op, weight))) for weight in weights)
 
 
-def _new(op: Linear | Project, weight: Type) -> tuple[Axis, ...]:
+def _new(op: Project, weight: Type) -> tuple[Axis, ...]:
     return weight.axes[: len(weight.axes) - len(op.over)]
 
 
@@ -179,8 +179,8 @@ def _project_onnx(op: Project, node: Node, onnx: OnnxEmitter, inputs: tuple[str,
         new.append(_new(op, weight.type))
         width = prod(weight.type.sizes()[len(new[-1]) :])
         count = prod(axis.size or 1 for axis in new[-1])
-        matrices.append(onnx.weight(weight.name, "panels", count, width))
-        arguments += [*matrices[-1].tensors, *([onnx.flat(inputs[start + 1], count)] if op.biased else [])]
+        matrices.append(onnx.weight(weight.name, op.layout, count, width))
+        arguments += [*_matrix(matrices[-1]), *([onnx.flat(inputs[start + 1], count)] if op.biased else [])]
     return onnx.ops(
         "Project",
         op.parts,
@@ -217,18 +217,18 @@ def emit_project_candidates(
     parents.
     """
     op, (value, weight, *bias) = project.op, project.inputs
-    assert isinstance(op, Linear | Project)
+    assert isinstance(op, Project)
     ordered = Type(value.type.dtype, (*value.type.without(op.over), *(value.type.axis(name) for name in op.over)))
     vocabulary = prod(axis.size or 1 for axis in _new(op, weight.type))
     depth = prod(weight.type.sizes()) // vocabulary
     x = emit_aligned(onnx, x, value.type, ordered)
     given = (onnx.op("Reshape", x, [-1, 1, 1, depth]) if "beam" not in value.type.names else x, *beam)
     biases = [onnx.flat(item.name, vocabulary) for item in bias] or [""]
-    if isinstance(op, Linear):
-        rows, screen = (onnx.weight(weight.name, layout, vocabulary, depth).tensors for layout in _SCREENED)
-        inputs = (*given, *rows, *screen, *biases, *rest)
+    matrix = onnx.weight(weight.name, op.layout, vocabulary, depth)
+    if op.layout == "screened":
+        words, scale, remainder, largest = matrix.tensors
+        inputs = (*given, remainder, words, scale, largest, *biases, *rest)
         return onnx.ops("ScreenCandidates", 3, *inputs, domain=DOMAIN, vocabulary=vocabulary, **attributes)
-    matrix = onnx.weight(weight.name, "panels", vocabulary, depth)
     numbers, *scale = matrix.tensors
     return onnx.ops(
         "ProjectCandidates",
@@ -243,10 +243,12 @@ def emit_project_candidates(
 
 def _kernel(weight: Weight) -> str:
     """The precision of a weight, as the kernels call it."""
-    return FORMATS[weight.precision].kernel or weight.precision
+    return "screened" if weight.layout == "screened" else FORMATS[weight.precision].kernel or weight.precision
 
 
-_SCREENED: tuple[LayoutName, ...] = ("rows", "screen")
+def _matrix(weight: Weight) -> tuple[str, ...]:
+    """The tensors of a weight that are its numbers."""
+    return weight.tensors[:3]
 
 
 @types.rule(Embed)
@@ -258,8 +260,8 @@ def _embed_types(op: Embed, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 def _embed_onnx(op: Embed, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     table = node.inputs[1]
     rows, width = table.type.sizes()
-    matrix = onnx.weight(table.name, "panels" if op.packed else "rows", rows, width)
-    arguments = [inputs[0], *matrix.tensors]
+    matrix = onnx.weight(table.name, op.layout, rows, width)
+    arguments = [inputs[0], *_matrix(matrix)]
     return (onnx.op("Embed", *arguments, domain=DOMAIN, precision=_kernel(matrix), width=width, factor=op.factor),)
 
 

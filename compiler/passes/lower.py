@@ -15,6 +15,7 @@ from math import prod
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node
+from xformc.compiler.graph.weight import LayoutName
 from xformc.compiler.ops.elementwise import Add, Multiply, Scale
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.functions import Unary
@@ -52,19 +53,19 @@ ANCESTORS = Value("step/ancestors", Type("int64", (Axis("batch"), Axis("beam"), 
 """The beam index of each hypothesis at each earlier position."""
 
 
-def lower_graph(graph: Graph, precision_of: PrecisionOf) -> Graph:
-    """Lower a graph to kernels where possible."""
-    return _Lowering(graph, _packable([graph], precision_of), precision_of).run()
+def lower_graph(graph: Graph, precision_of: PrecisionOf, screened: frozenset[str] = frozenset()) -> Graph:
+    """Lower a graph to kernels where possible; `screened`: see `screened_weights`."""
+    return _Lowering(graph, _packable([graph], precision_of) - screened, precision_of, screened).run()
 
 
-def lower_decoder(decoder: Decoder, precision_of: PrecisionOf, *, searched: bool, caches: Caches = "auto") -> Decoder:
+def lower_decoder(
+    decoder: Decoder, precision_of: PrecisionOf, screened: frozenset[str] = frozenset(), caches: Caches = "auto"
+) -> Decoder:
     """Lower a tabulated decoder to kernels where possible; the inputs that only kernels need are its `resident`.
 
-    `searched`: a beam search chooses among its logits. `caches`: how the keys and values of attention are stored.
+    `screened`: see `screened_weights`. `caches`: how the keys and values of attention are stored.
     """
-    screened = _screened(decoder, precision_of) if searched else frozenset[str]()
-    graphs = [graph for graph in (decoder.prepare, decoder.step, decoder.extend) if graph is not None]
-    packable = _packable(graphs, precision_of) - screened
+    packable = _packable(_graphs(decoder), precision_of) - screened
     slotted = _slotted(decoder)
     small: DType = "int8" if caches == "int8" else "float16"
     narrowed = _narrowed(decoder, slotted, precision_of, small)
@@ -102,26 +103,26 @@ def lower_decoder(decoder: Decoder, precision_of: PrecisionOf, *, searched: bool
     )
 
 
-def split_vocabulary(decoder: Decoder, precision_of: PrecisionOf) -> Decoder:
+def split_vocabulary(decoder: Decoder) -> Decoder:
     """Move the final projection of a lowered decoder out of the step, without a beam out of that of several tokens: its
-    `projection` computes the logits from the step's first output. If the logits do not come from a projection, the
+    `projection` computes the logits from the step's first output. If the logits do not come from a plain projection, the
     decoder is returned unchanged.
-
-    A projection that is not lowered is to be screened.
     """
     beam = "beam" in decoder.token.type.names
     graph = decoder.step if beam or decoder.extend is None else decoder.extend
     last = graph.producers().get(graph.outputs[0].name)
-    plain = last is not None and isinstance(last.op, Project) and last.op == Project(last.op.over, 1, last.op.biased)
-    if last is None or not (plain or _screened(decoder, precision_of)):
+    if last is None or not isinstance(last.op, Project):
+        return decoder
+    if last.op != Project(last.op.over, 1, last.op.biased, layout=last.op.layout):
         return decoder
     nodes = tuple(node for node in graph.nodes if node is not last)
     graph = replace(graph, nodes=nodes, outputs=(last.inputs[0], *graph.outputs[1:]))
     return replace(decoder, projection=last, **{"step" if beam else "extend": graph})
 
 
-def _screened(decoder: Decoder, precision_of: PrecisionOf) -> frozenset[str]:
-    """The weight of a large vocabulary, if nothing else reads it and its number format can be screened."""
+def screened_weights(decoder: Decoder, precision_of: PrecisionOf) -> frozenset[str]:
+    """The weight of a large vocabulary, whose logits a search screens, in a decoder that is not lowered: if its number
+    format can be screened, and nothing else reads it but embeddings. All models of an engine then store it so."""
     last = decoder.step.producers().get(decoder.logits.name)
     if last is None or not isinstance(last.op, Linear):
         return frozenset()
@@ -129,8 +130,13 @@ def _screened(decoder: Decoder, precision_of: PrecisionOf) -> frozenset[str]:
     nodes = [node for graph in (decoder.prepare, decoder.step) for node in graph.nodes]
     alone = sum(isinstance(node.op, Linear) and weight in node.inputs for node in nodes) == 1
     large = prod(weight.type.sizes()[: -len(last.op.over)]) >= LARGE_VOCABULARY
-    screens = "screen" in FORMATS[precision_of(weight.name)].layouts
-    return frozenset({weight.name} if alone and large and screens else ())
+    screens = "screened" in FORMATS[precision_of(weight.name)].layouts
+    packs = weight.name in _packable(_graphs(decoder), precision_of)
+    return frozenset({weight.name} if alone and large and screens and packs else ())
+
+
+def _graphs(decoder: Decoder) -> list[Graph]:
+    return [graph for graph in (decoder.prepare, decoder.step, decoder.extend) if graph is not None]
 
 
 def _packable(graphs: Iterable[Graph], precision_of: PrecisionOf) -> frozenset[str]:
@@ -422,15 +428,20 @@ class _Lowering:
         chains: dict[int, _Chain] = {}
         alike: dict[tuple[object, ...], list[Node]] = defaultdict(list)
         for node in self.graph.nodes:
-            if not isinstance(node.op, Linear) or node.inputs[1].name not in self.packable:
+            if not isinstance(node.op, Linear) or self._layout(node.inputs[1]) == "rows":
                 continue
             chain = self._chain(node, chains)
             if len(chain.nodes) > 1:
                 chains.update((id(item), chain) for item in chain.nodes)
                 continue
-            precision = self.precision_of(node.inputs[1].name)
-            alike[node.inputs[0].name, node.op.over, len(node.inputs), precision].append(node)
+            stored = self.precision_of(node.inputs[1].name), self._layout(node.inputs[1])
+            alike[node.inputs[0].name, node.op.over, len(node.inputs), stored].append(node)
         return chains, {id(group[0]): group for group in alike.values()}
+
+    def _layout(self, weight: Value) -> LayoutName:
+        return (
+            "screened" if weight.name in self.screened else "panels" if weight.name in self.packable else "rows"
+        )
 
     def _chain(self, node: Node, taken: Mapping[int, _Chain]) -> _Chain:
         """The projection with the following nodes that it can absorb, unless another chain has them."""
@@ -471,15 +482,14 @@ class _Lowering:
         epsilon = norm.op.epsilon if norm is not None and isinstance(norm.op, LayerNorm | RMSNorm) else 0.0
         extra = [*([chain.residual] if chain.residual else []), *(norm.inputs[1:] if norm else ())]
         inputs = (first.inputs[0], *extra, *first.inputs[1:])
-        project = Project(
-            op.over, 1, len(first.inputs) == 3, chain.activation, chain.residual is not None, kind, epsilon
-        )
+        absorbed = chain.activation, chain.residual is not None, kind, epsilon
+        project = Project(op.over, 1, len(first.inputs) == 3, *absorbed, self._layout(first.inputs[1]))
         self._emit(project, inputs, chain.last)
 
     def _project_all(self, group: list[Node]) -> None:
         first = group[0]
         assert isinstance(first.op, Linear)
-        project = Project(first.op.over, len(group), len(first.inputs) == 3)
+        project = Project(first.op.over, len(group), len(first.inputs) == 3, layout=self._layout(first.inputs[1]))
         inputs = [self.values[first.inputs[0].name]]
         inputs += [self.values[value.name] for node in group for value in node.inputs[1:]]
         results = self.builder.emit_all(project, inputs, first.outputs[0].name, first.place)
@@ -527,14 +537,14 @@ class _Lowering:
             extra = [self.slots] if slotted and self.slots is not None else []
             self._emit(attend, (*node.inputs[: 3 + op.masks], *bias, *extra), node)
         elif isinstance(op, Embedding) and node.inputs[1].name in self.packable | self.screened:
-            packed = node.inputs[1].name in self.packable
+            layout = self._layout(node.inputs[1])
             users = self.users[node.outputs[0].name]
             scaled = users[0] if len(users) == 1 and isinstance(users[0].op, Scale) else None
             if scaled is not None and node.outputs[0].name not in self.results:
                 assert isinstance(scaled.op, Scale)
-                self._emit(Embed(scaled.op.factor, packed), node.inputs, scaled)
+                self._emit(Embed(scaled.op.factor, layout), node.inputs, scaled)
             else:
-                self._emit(Embed(1.0, packed), node.inputs, node)
+                self._emit(Embed(1.0, layout), node.inputs, node)
         elif isinstance(op, LayerNorm | RMSNorm):
             self._emit(Normalize(op), node.inputs, node)
         elif isinstance(op, Rotate):

@@ -8,7 +8,7 @@ from xformc.compiler.graph.weight import Weight
 from xformc.compiler.quantize.elements import Element
 from xformc.compiler.quantize.layouts import PANELS, panel_layout, row_layout
 from xformc.compiler.quantize.number_format import Layouts, NumberFormat
-from xformc.compiler.quantize.screening import SCREEN
+from xformc.compiler.quantize.screening import SCREENED
 from xformc.compiler.quantize.stored import Floats
 
 
@@ -19,7 +19,7 @@ class Float32(NumberFormat):
     layouts: ClassVar[Layouts] = {
         "rows": row_layout(Element.FLOAT, lambda matrix: matrix, lambda array: array),
         "panels": panel_layout(PANELS, Element.FLOAT, lambda matrix: matrix, lambda array: array),
-        "screen": SCREEN,
+        "screened": SCREENED,
     }
 
     def check(self, matrix: Floats, path: str) -> None:

@@ -14,7 +14,7 @@ from xformc.compiler.quantize.halves import BFloat16, Float16
 from xformc.compiler.quantize.int4 import Int4
 from xformc.compiler.quantize.int8 import Int8
 from xformc.compiler.quantize.number_format import NumberFormat
-from xformc.compiler.quantize.stored import SCALE, Restore
+from xformc.compiler.quantize.stored import Layout
 from xformc.format.precision import Precision
 
 FORMATS: dict[Precision, NumberFormat] = {
@@ -24,8 +24,14 @@ FORMATS: dict[Precision, NumberFormat] = {
 
 
 def suffixes() -> tuple[str, ...]:
-    """The suffixes after a parameter's path in the names of its tensors."""
+    """The suffixes after a parameter's path in the names of its values."""
     return tuple(dict.fromkeys(suffix for suffix, _ in _readable()))
+
+
+def tensors(path: str) -> set[str]:
+    """The names that a parameter's tensors may have."""
+    suffixes = ((layout.suffix, *layout.beside) for _, layout in _readable().values())
+    return {path + suffix for several in suffixes for suffix in several}
 
 
 def restore(path: str, sizes: tuple[int, ...], stored: Mapping[str, tuple[int, NDArray[Any]]]) -> NDArray[np.float32]:
@@ -37,9 +43,10 @@ def restore(path: str, sizes: tuple[int, ...], stored: Mapping[str, tuple[int, N
     if suffix is None:
         raise KeyError(path)
     element, array = stored[path + suffix]
-    _, scale = stored.get(path + SCALE, (None, None))
-    known = _readable().get((suffix, element))
-    found = None if known is None else known[1](array, scale, prod(sizes))
+    found = None
+    if (known := _readable().get((suffix, element))) is not None:
+        _, layout = known
+        found = layout.restore(array, *(stored.get(path + name, (0, None))[1] for name in layout.beside), prod(sizes))
     if found is None or found.size != prod(sizes):
         what = f"{Element(element).name} {list(array.shape)}"
         raise ValueError(f"{path + suffix} is {what}, which is not a layout of {list(sizes)}")
@@ -57,11 +64,10 @@ def _suffix(path: str, names: Container[str]) -> str | None:
     return next((suffix for suffix in suffixes() if path + suffix in names), None)
 
 
-def _readable() -> dict[tuple[str, int], tuple[Precision, Restore]]:
-    """The format of each readable layout, by the suffix and type of its values."""
+def _readable() -> dict[tuple[str, int], tuple[Precision, Layout]]:
+    """The layouts and their formats, by the suffix and type of the values."""
     return {
-        (layout.suffix, layout.element): (format.precision, layout.restore)
+        (layout.suffix, layout.element): (format.precision, layout)
         for format in FORMATS.values()
         for layout in format.layouts.values()
-        if layout.restore is not None
     }

@@ -31,9 +31,9 @@ class StoredTensor:
         return size_in_bytes(self.element, self.shape)
 
 
-Restore = Callable[[NDArray[Any], NDArray[Any] | None, int], NDArray[Any] | None]
-"""Takes (values, scale or None, count); returns `count` numbers in the order of the matrix, or None if the shapes do
-not match."""
+Restore = Callable[..., NDArray[Any] | None]
+"""Takes the values, the tensors `beside` them (None if missing) and a count; returns `count` numbers in the order of the
+matrix, or None if the shapes do not match."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,14 @@ class Layout:
 
     suffix: appended to a parameter's path to name its values. element: their type; suffix and element together identify
     the format, so no two layouts share both. store: the tensors of a matrix [new, width] by suffix, the values first,
-    then the scale. restore: None for a layout that only accompanies another.
+    then those beside them. restore: the inverse. beside: the suffixes of the other tensors that it takes.
     """
 
     suffix: str
     element: Element
     store: Callable[[Matrix, int, int], dict[str, StoredTensor]]
-    restore: Restore | None = None
+    restore: Restore
+    beside: tuple[str, ...] = (SCALE,)
 
     def tensors(self, path: str, matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
         """The tensors of a parameter by name."""

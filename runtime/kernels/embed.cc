@@ -1,4 +1,4 @@
-// The operator Embed: rows of a table whose weight is stored in panels.
+// The operator Embed: rows of a table, which is stored as the weight of a projection, or row by row in float32.
 #include <algorithm>
 
 #include "gemm.h"
@@ -24,7 +24,12 @@ struct Embed : Kernel {
     const bool plain = precision_ == Precision::float32 && weight.shape.size() == 2;
     int64_t vocabulary = times(weight.shape.at(0), plain ? 1 : PANEL);
     const float* scale = nullptr;
-    if (has_scale(precision_)) {
+    ScreenedRows screened;
+    if (precision_ == Precision::screened) {
+      require(context.input_count() == 4, "Embed: screened weights have a scale and a rest");
+      screened = ScreenedRows(weight, context.input(2), context.input(3), width_);
+      vocabulary = context.input(2).count();
+    } else if (has_scale(precision_)) {
       require(context.input_count() == 3, "Embed: integers need a scale");
       const Value scales = context.input(2);
       require(scales, "Embed: integers need a scale");
@@ -48,6 +53,8 @@ struct Embed : Kernel {
         if (plain) {
           const float* row = reinterpret_cast<const float*>(table) + ids[i] * width_;
           std::transform(row, row + width_, y + i * width_, [this](float value) { return factor_ * value; });
+        } else if (precision_ == Precision::screened) {
+          screened.copy(ids[i], factor_, y + i * width_);
         } else {
           copy_row(table, scale, ids[i], y + i * width_);
         }
@@ -117,7 +124,7 @@ struct Embed : Kernel {
 }  // namespace
 
 void add_embed(Operators& all) {
-  static const Operator embed("Embed", make_kernel<Embed>, {INT64, ANY, FLOAT}, {FLOAT}, 2);
+  static const Operator embed("Embed", make_kernel<Embed>, {INT64, ANY, FLOAT, INT16}, {FLOAT}, 2);
   all.push_back(&embed);
 }
 

@@ -6,8 +6,9 @@
 
 namespace xformc {
 
-// bfloat16 is that of engines before version 18, whose products are in float32.
-enum class Precision { float32, float16, bfloat16, bfloat16_pairs, int8, int4, int16 };
+// bfloat16 is that of engines before version 18, whose products are in float32. screened: float32 in two parts, of which
+// int16 are the first.
+enum class Precision { float32, float16, bfloat16, bfloat16_pairs, int8, int4, int16, screened };
 
 // The precision of that name; throws if there is none. int16 has no name: it is used only to screen products.
 Precision precision_of(const std::string& name);
@@ -25,5 +26,22 @@ int64_t panel_bytes(Precision precision, int64_t depth);
 
 // The data of a weight; throws unless it is stored with this precision and these sizes.
 const char* bind_weight(const Value& weight, Precision precision, int64_t outputs, int64_t depth);
+
+// Rows of float32 numbers in two parts (docs/kernels.md#screened-weights): integers in panels, and what these leave over.
+struct ScreenedRows {
+  const int16_t* panels = nullptr;  // [ceil(rows / 32)][ceil(depth / 2)][32][2]
+  const float* scale = nullptr;     // [rows]
+  const int16_t* rest = nullptr;    // [rows][depth]
+  int64_t depth = 0;
+
+  // The number of rows is that of the scales. Throws unless all parts fit.
+  ScreenedRows() = default;
+  ScreenedRows(const Value& panels, const Value& scale, const Value& rest, int64_t depth);
+
+  // Writes factor * row.
+  void copy(int64_t row, float factor, float* y) const;
+  // Writes a panel of float32, [depth][32], of which the first so many rows exist.
+  void copy_panel(int64_t panel, int64_t rows, float* y) const;
+};
 
 }  // namespace xformc

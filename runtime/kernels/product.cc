@@ -25,7 +25,9 @@ PackedRows::PackedRows(const Routines& routines, Precision precision, int64_t ro
       panel_bytes_(xformc::panel_bytes(precision, depth)) {
   static thread_local Buffer values, scales, offsets;
   groups_ = precision == Precision::int4 ? ceil_div(depth, GROUP) : 1;
-  steps_ = precision == Precision::int4 ? groups_ * GROUP / 4 : steps_of(precision, depth);
+  steps_ = precision == Precision::int4       ? groups_ * GROUP / 4
+           : precision == Precision::screened ? depth
+                                              : steps_of(precision, depth);
   row_bytes_ = steps_ * 4;
   if (dense(precision)) {
     const int64_t whole = ceil_div(steps_, routines.chunk) * routines.chunk;
@@ -73,7 +75,7 @@ void PackedRows::pack(const float* x, int64_t block) const {
 
 void PackedRows::multiply(const Weight& weight, Range panels, Range blocks, bool more, const Result& result) const {
   const int64_t count = blocks.last - blocks.first, begin = first(blocks.first);
-  const bool wide = count > NARROW_BLOCKS && narrow();
+  const bool screened = precision_ == Precision::screened, wide = screened || (count > NARROW_BLOCKS && narrow());
   const int64_t fetching = std::min(count, FETCHING_BLOCKS), step = panel_bytes_ / steps_ / fetching;
   const TileRoutine routine = tile_routine(wide);
   const int most = tiles_at_once(result.activation);
@@ -81,7 +83,7 @@ void PackedRows::multiply(const Weight& weight, Range panels, Range blocks, bool
   int waiting = 0;
   for (int64_t panel = panels.first; panel < panels.last; ++panel) {
     const char* stored = weight.panels + panel * panel_bytes_;
-    const void* weights = wide ? widened(stored) : stored;
+    const void* weights = wide ? widened(weight, panel) : stored;
     const bool followed = more || panel + 1 < panels.last;
     for (int64_t block = blocks.first; block < blocks.last; ++block) {
       const int64_t row = first(block), fetched = block - (blocks.last - fetching);
@@ -98,7 +100,7 @@ void PackedRows::multiply(const Weight& weight, Range panels, Range blocks, bool
       tile.bias = weight.bias == nullptr ? nullptr : weight.bias + panel * PANEL;
       tile.residual = result.residual == nullptr ? nullptr : result.residual + at;
       tile.relu = result.activation == Activation::relu;
-      tile.scale = weight.scale == nullptr ? nullptr : weight.scale + panel * PANEL * groups_;
+      tile.scale = weight.scale == nullptr || screened ? nullptr : weight.scale + panel * PANEL * groups_;
       tile.row_scale = scales_ + row;
       tile.row_offset = offsets_ + row * groups_;
       tile.ahead = fetch ? stored + panel_bytes_ + fetched * step * steps_ : stored;
@@ -122,7 +124,8 @@ int PackedRows::tiles_at_once(Activation activation) const {
 
 TileRoutine PackedRows::tile_routine(bool wide) const {
   switch (precision_) {
-    case Precision::float32: return routines_.float_tiles;
+    case Precision::float32:
+    case Precision::screened: return routines_.float_tiles;
     case Precision::float16: return wide ? routines_.float_tiles : routines_.float16_tiles;
     case Precision::bfloat16: return wide ? routines_.float_tiles : routines_.bfloat16_tiles;
     case Precision::bfloat16_pairs: return routines_.pair_tiles;
@@ -132,15 +135,20 @@ TileRoutine PackedRows::tile_routine(bool wide) const {
   }
 }
 
-// 16-bit weights of a panel as float32, or 4-bit ones as bytes, in memory of the working thread.
-const void* PackedRows::widened(const char* stored) const {
+// 16-bit or screened weights of a panel as float32, or 4-bit ones as bytes, in memory of the working thread.
+const void* PackedRows::widened(const Weight& weight, int64_t panel) const {
   static thread_local Buffer wide;
+  const char* stored = weight.panels + panel * panel_bytes_;
   if (precision_ == Precision::int4) {
     auto* to = wide.at_least<uint8_t>(2 * panel_bytes_);
     routines_.widen_int4(reinterpret_cast<const uint8_t*>(stored), panel_bytes_, to);
     return to;
   }
   auto* to = wide.at_least<float>(depth_ * PANEL);
+  if (precision_ == Precision::screened) {
+    weight.screened.copy_panel(panel, std::min<int64_t>(PANEL, weight.outputs - panel * PANEL), to);
+    return to;
+  }
   const auto* from = reinterpret_cast<const uint16_t*>(stored);
   const bool half = precision_ == Precision::float16;
   (half ? routines_.widen_float16 : routines_.widen_bfloat16)(from, depth_ * PANEL, to);

@@ -13,6 +13,7 @@ struct Weight {
   const char* panels = nullptr;
   const float* scale = nullptr;  // integers only: see scale_count
   const float* bias = nullptr;   // [outputs] or null
+  ScreenedRows screened;         // of that precision
 };
 
 // Where a product goes: activate(x W^T + b) + residual.
@@ -54,7 +55,7 @@ class PackedRows {
     return precision_ == Precision::float16 || precision_ == Precision::bfloat16 || precision_ == Precision::int4;
   }
   TileRoutine tile_routine(bool wide) const;
-  const void* widened(const char* stored) const;
+  const void* widened(const Weight& weight, int64_t panel) const;
   int tiles_at_once(Activation activation) const;
   void multiply_tiles(const Tile* tiles, int count, TileRoutine routine, Activation activation) const;
 

@@ -78,8 +78,10 @@ struct Project : Kernel {
   }
 
  private:
-  // The inputs that each part has: its weight, and perhaps a scale and a bias.
-  size_t inputs_of_part() const { return size_t{1} + has_scale(precision_) + bias_; }
+  // The inputs that each part has: its weight, and perhaps a scale, a rest and a bias.
+  size_t inputs_of_part() const {
+    return size_t{1} + has_scale(precision_) + (precision_ == Precision::screened) + bias_;
+  }
 
   // One call: the rows and the parts with their memory.
   struct Call {
@@ -115,12 +117,15 @@ struct Project : Kernel {
         const Part& given = kernel.parts_[i];
         Bound& part = parts[i];
         part.outputs = given.outputs;
-        part.panels = bind_weight(context.input(next++), kernel.precision_, part.outputs, depth);
+        const Value panels_of_part = context.input(next++), scale_of_part = context.input(next);
+        part.panels = bind_weight(panels_of_part, kernel.precision_, part.outputs, depth);
         const int64_t scales = scale_count(kernel.precision_, part.outputs, depth);
         if (scaled)
           part.scale =
               optional_input<float>(context, next++, scales, "Project: scale needs one number for each output");
         require(!scaled || part.scale != nullptr, "Project: integers need a scale for each part");
+        if (kernel.precision_ == Precision::screened)
+          part.screened = ScreenedRows(panels_of_part, scale_of_part, context.input(next++), depth);
         if (kernel.bias_)
           part.bias =
               optional_input<float>(context, next++, part.outputs, "Project: bias needs one number for each output");
@@ -151,9 +156,12 @@ struct Project : Kernel {
 
     // Of packed rows, about.
     int64_t bytes_of_number() const {
-      return scaled                                           ? 1
-             : kernel.precision_ == Precision::bfloat16_pairs ? kernel.routines_.pair_size / 2
-                                                              : sizeof(float);
+      switch (kernel.precision_) {
+        case Precision::int8:
+        case Precision::int4: return 1;
+        case Precision::bfloat16_pairs: return kernel.routines_.pair_size / 2;
+        default: return sizeof(float);
+      }
     }
 
     // All outputs of the rows first .. last - 1, by the calling thread.

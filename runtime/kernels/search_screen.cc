@@ -160,9 +160,9 @@ struct ScreenCandidates : Kernel {
   struct Screen {
     Screen(const Context& context, int64_t vocabulary, int64_t depth_) : depth(depth_) {
       require(depth <= MOST_DEPTH, "x may have at most 65,536 numbers a row");
-      exact = context.input(3).as<float>();
-      const Shape shape = context.input(3).shape;
-      require(shape == Shape{vocabulary, depth}, "the weight does not fit the depth of x and the vocabulary");
+      const Value given = context.input(3);
+      require(given.type == FLOAT || given.type == INT16, "the weight is neither float32 nor a rest");
+      require(given.shape == Shape({vocabulary, depth}), "the weight does not fit the depth of x and the vocabulary");
       weight.outputs = vocabulary;
       weight.panels = bind_weight(context.input(4), Precision::int16, vocabulary, depth);
       weight.scale = optional_input<float>(context, 5, vocabulary, "scale needs one number for each token");
@@ -171,6 +171,11 @@ struct ScreenCandidates : Kernel {
       require(weight.scale != nullptr && largest != nullptr, "a screen has a scale and its largest errors");
       error = largest[0];
       norm = largest[1];
+      if (given.type == FLOAT) {
+        exact = given.as<float>();
+      } else {
+        parts = ScreenedRows(context.input(4), context.input(5), given, depth);
+      }
     }
 
     // |w . x - w' . x'| of what is rounded to w' and x' is at most |w - w'| |x| + |x - x'| |w'|; and float32 adds at most
@@ -186,7 +191,7 @@ struct ScreenCandidates : Kernel {
 
     // The logit of a token in float32, for a row of x.
     float logit(int64_t token, const float* x) const {
-      const float product = kernels.dot(exact + token * depth, x, depth);
+      const float product = kernels.dot(row(token), x, depth);
       return weight.bias == nullptr ? product : product + weight.bias[token];
     }
 
@@ -198,7 +203,7 @@ struct ScreenCandidates : Kernel {
       const std::vector<Wanted::Token> tokens = wanted.all(row, scan.reached(row), total.normalizer());
       double sum = total.sum;
       for (size_t i = 0; i < tokens.size(); ++i) {
-        if (i + 1 < tokens.size()) fetch(exact + tokens[i + 1].token * depth, depth);
+        if (i + 1 < tokens.size()) fetch(tokens[i + 1].token);
         const int64_t token = tokens[i].token;
         const float value = logit(token, x);
         sum += std::exp(value - total.highest) - std::exp(tokens[i].logit - total.highest);
@@ -209,9 +214,25 @@ struct ScreenCandidates : Kernel {
 
     const Routines& kernels = routines();
     int64_t depth;
-    const float* exact;  // [vocabulary, depth]
-    Weight weight;       // the same in integers
-    double error, norm;  // the largest |w - w'| and |w|
+    Weight weight;                 // in integers
+    const float* exact = nullptr;  // [vocabulary, depth] in float32, of engines before version 20,
+    ScreenedRows parts;            // or those integers with what they leave over
+    double error, norm;            // the largest |w - w'| and |w|
+
+   private:
+    // The weight of a token in float32, up to the thread's next call.
+    const float* row(int64_t token) const {
+      if (exact != nullptr) return exact + token * depth;
+      static thread_local Buffer buffer;
+      float* numbers = buffer.at_least<float>(depth);
+      parts.copy(token, 1, numbers);
+      return numbers;
+    }
+
+    void fetch(int64_t token) const {
+      if (exact != nullptr) return xformc::fetch(exact + token * depth, depth);
+      xformc::fetch(parts.rest + token * depth, depth);
+    }
   };
 
   int64_t vocabulary_, pad_;
@@ -223,7 +244,7 @@ struct ScreenCandidates : Kernel {
 void add_screen_candidates(Operators& all) {
   static const Operator screen_candidates(
       "ScreenCandidates", make_kernel<ScreenCandidates>,
-      {FLOAT, FLOAT, INT64, FLOAT, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64,
+      {FLOAT, FLOAT, INT64, ANY, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64,
        FLOAT, FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
       {FLOAT, INT64, INT64}, 7);
   all.push_back(&screen_candidates);

@@ -1,16 +1,18 @@
 """The passes of target native: which nodes become kernels, which stay, and what a step updates in place."""
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from tests.small_specs import small
 from xformc.compiler.graph import text
-from xformc.compiler.graph.graph import Graph
+from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.verify import verify
-from xformc.compiler.ops.native import AttendCached, Project, quantized_attentions
+from xformc.compiler.ops.elementwise import Scale
+from xformc.compiler.ops.native import AttendCached, Embed, Project, quantized_attentions
 from xformc.compiler.passes import lower as kernels
-from xformc.compiler.passes.lower import lower_decoder, lower_graph, split_vocabulary
+from xformc.compiler.passes.lower import lower_decoder, lower_graph, screened_weights, split_vocabulary
 from xformc.compiler.passes.step import Decoder, with_beam
 from xformc.compiler.passes.tabulate import tabulate
 from xformc.compiler.pipeline import compile_engine
@@ -33,13 +35,20 @@ def lowered(
     caches: Caches = "auto",
 ) -> Decoder:
     """The decoder for weights in this precision, those with `exact` in their paths in float32."""
-    decoder, searched = tabulate(derived(name, time)), time == "target"
-    found = lower_decoder(
-        decoder, lambda path: "float32" if exact in path else precision, searched=searched, caches=caches
-    )
+    decoder = tabulate(derived(name, time))
+
+    def precision_of(path: str) -> Precision:
+        return "float32" if exact in path else precision
+
+    screened = screened_weights(decoder, precision_of) if time == "target" else frozenset[str]()
+    found = lower_decoder(decoder, precision_of, screened, caches)
     verify(found.prepare)
     verify(found.step)
     return found
+
+
+def embeds(graph: Graph) -> list[Embed]:
+    return [node.op for node in graph.nodes if isinstance(node.op, Embed)]
 
 
 def kinds(graph: Graph) -> Counter[str]:
@@ -184,30 +193,43 @@ def test_turned_keys_come_from_products_too() -> None:
     assert set(dtypes(lowered("llama", "text", precision="int8"))) == {"float16"}
 
 
-@pytest.mark.parametrize(("precision", "kind"), [("float32", "linear"), ("int8", "project"), ("int4", "project")])
+@pytest.mark.parametrize(("precision", "layout"), [("float32", "screened"), ("int8", "panels"), ("int4", "panels")])
 def test_the_projection_onto_the_vocabulary_can_be_split_off(
-    precision: Precision, kind: str, monkeypatch: pytest.MonkeyPatch
+    precision: Precision, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In float32 it is left as it is, to be screened, if the vocabulary is large."""
+    """In float32 it is screened, if the vocabulary is large, and all read the weights in that layout."""
     monkeypatch.setattr(kernels, "LARGE_VOCABULARY", 1)
     decoder = lowered("transformer_base", precision=precision)
-    split = split_vocabulary(decoder, lambda _: precision)
+    split = split_vocabulary(decoder)
     projection = split.projection
-    assert projection is not None and projection.outputs == (decoder.logits,) and projection.op.kind == kind
+    assert projection is not None and projection.outputs == (decoder.logits,)
+    assert isinstance(projection.op, Project) and projection.op.layout == layout
     assert split.step.outputs[0] == projection.inputs[0] and split.logits == decoder.logits
-    assert kinds(split.step)[kind] == kinds(decoder.step)[kind] - 1
-    assert kinds(decoder.prepare)["embed"] == kinds(decoder.step)["embed"] == 1
+    assert kinds(split.step)["project"] == kinds(decoder.step)["project"] - 1
+    graphs = decoder.prepare, decoder.step
+    assert [op.layout for graph in graphs for op in embeds(graph)] == [layout] * 2
     assert split.constants == decoder.constants and split.states == decoder.states
 
 
 def test_logits_that_are_no_projection_of_this_target_stay() -> None:
     decoder = derived("transformer_base")
-    assert split_vocabulary(decoder, lambda _: "int4") == decoder
+    assert split_vocabulary(decoder) == decoder
 
 
 def test_a_small_vocabulary_is_not_screened() -> None:
-    projection = split_vocabulary(lowered("transformer_base"), lambda _: "float32").projection
-    assert projection is not None and projection.op.kind == "project"
+    projection = split_vocabulary(lowered("transformer_base")).projection
+    assert projection is not None and isinstance(projection.op, Project) and projection.op.layout == "panels"
+
+
+def test_a_vocabulary_that_something_else_reads_is_not_screened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All models of an engine store it in one layout, which only projections and embeddings read."""
+    monkeypatch.setattr(kernels, "LARGE_VOCABULARY", 1)
+    decoder = tabulate(derived("transformer_base"))
+    (name,) = screened_weights(decoder, lambda _: "float32")
+    table = next(item.value for item in decoder.step.parameters if item.name == name)
+    other = replace(decoder.step.nodes[0], op=Scale(2.0), inputs=(table,), outputs=(Value("other", table.type),))
+    step = replace(decoder.step, nodes=(*decoder.step.nodes, other))
+    assert screened_weights(replace(decoder, step=step), lambda _: "float32") == frozenset()
 
 
 def test_logits_of_a_language_model_are_not_screened(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,20 @@ def _panels(count: int) -> int:
     return math.ceil(count / 32)
 
 
+def _screened(random: Random, outputs: int, depth: int) -> list[Tensor]:
+    """Integers in panels, their scale, and what they leave over."""
+    words = numbers(random, 2**15, _panels(outputs), math.ceil(depth / 2), 32, 2, dtype=np.int16)
+    return [words, floats(random, outputs), numbers(random, 2**15, outputs, depth, dtype=np.int16)]
+
+
+def _tensors(random: Random, precision: str, outputs: int, depth: int) -> list[Tensor]:
+    """A weight in panels, and what belongs to it."""
+    if precision == "screened":
+        return _screened(random, outputs, depth)
+    weight, scale = _weight(random, precision, outputs, depth)
+    return [weight] if scale is None else [weight, scale]
+
+
 def _weight(random: Random, precision: str, outputs: int, depth: int) -> tuple[Tensor, Tensor | None]:
     """A weight in panels, and its scale."""
     panels = _panels(outputs)
@@ -71,7 +85,7 @@ def _project(random: Random) -> Drawn:
     large = random.random() < 0.05  # then threads share the work
     leading = [random.choice(COUNTS) for _ in range(random.randint(0, 2))] if not large else [random.choice((0, 9, 80))]
     axes = [random.choice(SIZES) for _ in range(random.randint(1, 2))] if not large else [320]
-    parts, precision, depth = random.choice((1, 1, 2, 3)), random.choice(PRECISIONS), math.prod(axes)
+    parts, precision, depth = random.choice((1, 1, 2, 3)), random.choice((*PRECISIONS, "screened")), math.prod(axes)
     norm = random.choice(NORMS) if parts == 1 else "none"
     ranks = [random.randint(0, 2) for _ in range(parts)] if not large else [1] * parts
     sizes = [random.choice(SIZES) if not large else 1040 for _ in range(sum(ranks))]
@@ -84,21 +98,21 @@ def _project(random: Random) -> Drawn:
         floats(random, first) if norm == "layer" else None,
     ]
     for shape in shapes:
-        weight, scale = _weight(random, precision, math.prod(shape), depth)
-        inputs += [weight, *([scale] if scale else []), *([floats(random, math.prod(shape))] if bias else [])]
+        inputs += [*_tensors(random, precision, math.prod(shape), depth), *([floats(random, math.prod(shape))] if bias else [])]
     attributes = {"depth": len(axes), "parts": parts, "ranks": ranks, "sizes": sizes, "bias": int(bias)}
     attributes |= {"precision": precision, "activation": random.choice(ACTIVATIONS), "norm": norm, "epsilon": 1e-5}
     return inputs, [np.float32] * parts, attributes
 
 
 def _embed(random: Random) -> Drawn:
-    precision, width, vocabulary = random.choice(PRECISIONS), random.choice(SIZES), random.choice(SIZES)
-    weight, scale = _weight(random, precision, vocabulary, width)
+    precision, width = random.choice((*PRECISIONS, "screened")), random.choice(SIZES)
+    vocabulary = random.choice(SIZES)
+    weight = _tensors(random, precision, vocabulary, width)
     if precision == "float32" and random.random() < 0.5:
-        weight = floats(random, vocabulary, width)
+        weight = [floats(random, vocabulary, width)]
     shape = [random.choice(COUNTS) for _ in range(random.randint(0, 2))]
     attributes = {"precision": precision, "width": width, "factor": 2.0}
-    return [numbers(random, vocabulary, *shape), weight, *([scale] if scale else [])], [np.float32], attributes
+    return [numbers(random, vocabulary, *shape), *weight], [np.float32], attributes
 
 
 def _stored(tensor: Tensor, stored: Stored) -> Tensor:
@@ -259,17 +273,15 @@ def _project_candidates(random: Random) -> Drawn:
 def _screen_candidates(random: Random) -> Drawn:
     batch, beam, width, vocabulary = _hypotheses(random)
     depth = random.choice(SIZES)
-    weight = floats(random, vocabulary, depth)
-    screen = np.zeros((_panels(vocabulary) * 32, math.ceil(depth / 2) * 2), np.int16)
-    screen[:vocabulary, :depth] = np.clip(np.round(weight.values * 1000), -32767, 32767)
-    tiles: Array = screen.reshape(_panels(vocabulary), 32, math.ceil(depth / 2), 2).transpose(0, 2, 1, 3)
+    words, scale, rest = _screened(random, vocabulary, depth)
+    weight = rest if random.random() < 0.7 else floats(random, vocabulary, depth)  # as before version 20
     inputs: list[Operand] = [
         floats(random, batch, beam, 1, depth),
         floats(random, batch, beam),
         ids([width]),
         weight,
-        Tensor(np.ascontiguousarray(tiles)),
-        Tensor(np.full(vocabulary, 1e-3, np.float32)),
+        words,
+        scale,
         Tensor(np.array([0.1, 10], np.float32)),
         perhaps(random, lambda: floats(random, vocabulary)),
         *_prefix(random, batch, beam, width, vocabulary),

@@ -133,7 +133,7 @@ def test_a_stage_may_have_the_name_of_an_input_of_the_step(tmp_path: Path, name:
         decoder = derive_step(graph, "target", fixed=fixed)
         assert name in {value.name for value in decoder.constants}
         verify(decoder.step)
-    lowered = lower_decoder(tabulate(with_beam(derive_step(graph, "target"))), lambda name: "float32", searched=True)
+    lowered = lower_decoder(tabulate(with_beam(derive_step(graph, "target"))), lambda name: "float32")
     verify(lowered.step)
     assert lowered.resident is not None
 

@@ -80,7 +80,7 @@ def test_a_cache_refuses_sizes_below_zero() -> None:
 def test_candidates_need_a_hypothesis_for_each_sentence() -> None:
     """Of sentences without hypotheses ScreenCandidates left the outputs as they were allocated."""
     inputs = [zeros(3, 0, 1, 8), zeros(3, 0), np.array([2])]
-    screen = [zeros(33, 8), zeros(2, 4, 32, 2, dtype=np.int16), zeros(33), zeros(2)]
+    screen = [zeros(33, 8, dtype=np.int16), zeros(2, 4, 32, 2, dtype=np.int16), zeros(33), zeros(2)]
     with pytest.raises(Exception, match="at least 1 hypothesis"):
         run_node("ScreenCandidates", [*inputs, *screen], [FLOAT, ID, ID], vocabulary=33)
     with pytest.raises(Exception, match="at least 1 hypothesis"):
@@ -136,7 +136,7 @@ def test_attention_takes_scores_that_are_no_numbers(kind: DTypeLike, isa: str) -
 
 
 def test_a_screen_of_integers_that_are_too_large_wraps_around(isa: str) -> None:
-    inputs = [np.full((1, 1, 1, 64), 1, FLOAT), zeros(1, 1), np.array([2]), np.ones((33, 64), FLOAT)]
+    inputs = [np.full((1, 1, 1, 64), 1, FLOAT), zeros(1, 1), np.array([2]), np.full((33, 64), -32768, np.int16)]
     screen = [np.full((2, 32, 32, 2), -32768, np.int16), zeros(33), zeros(2)]
     _, tokens, _ = run_node("ScreenCandidates", [*inputs, *screen], [FLOAT, ID, ID], vocabulary=33)
     assert ((tokens >= 0) & (tokens < 33)).all()

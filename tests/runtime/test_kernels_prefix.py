@@ -44,7 +44,7 @@ def screened(rng: np.random.Generator) -> Run:
     bias, made = rng.normal(size=SIZE).astype(np.float32), screen(matrix)
 
     def run(x: Array, scores: Array, *given: Array | None) -> list[Array]:
-        inputs = [x, scores, np.array([scores.shape[1]]), matrix, made.panels, made.scale, made.largest, bias]
+        inputs = [x, scores, np.array([scores.shape[1]]), made.rest, made.panels, made.scale, made.largest, bias]
         return run_node("ScreenCandidates", [*inputs, *given], list(RESULTS.values()), vocabulary=SIZE)
 
     return run

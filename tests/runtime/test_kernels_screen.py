@@ -6,7 +6,9 @@ from numpy.typing import NDArray
 
 from tests.runtime.kernel_session import Array, check_refused, run_node
 from tests.runtime.test_kernels_vocabulary import RESULTS, random_scores
-from xformc.compiler.quantize.screening import screen
+from xformc.compiler.quantize.layouts import panels
+from xformc.compiler.quantize.screening import screen, unscreen
+from xformc.errors import UserError
 
 Floats = NDArray[np.float32]
 
@@ -19,7 +21,7 @@ def screened(
 ) -> list[Array]:
     """Scores, tokens and parents by ScreenCandidates, its margins times a number."""
     made = screen(matrix)
-    inputs = [x, scores, np.array([scores.shape[1]]), matrix, made.panels, made.scale]
+    inputs = [x, scores, np.array([scores.shape[1]]), made.rest, made.panels, made.scale]
     inputs += [made.largest * np.float32(margins), bias]
     return run_node("ScreenCandidates", inputs, list(RESULTS.values()), threads=threads, vocabulary=len(matrix))
 
@@ -122,14 +124,67 @@ def test_one_large_number_in_a_row() -> None:
     check(screened(matrix, None, x, scores), totals(matrix, None, x, scores), 2000, 5e-4)
 
 
-def test_rows_that_are_not_finite_hide_no_others() -> None:
+def test_weights_that_are_not_finite_are_refused() -> None:
+    matrix = np.ones((2000, 30), np.float32)
+    matrix[77, 3] = -np.inf
+    with pytest.raises(UserError, match="not finite"):
+        screen(matrix)
+
+
+def test_a_row_without_numbers_hides_no_others() -> None:
     rng = np.random.default_rng(5)
     matrix, x = rng.normal(size=(2000, 30)).astype(np.float32), rng.normal(size=(3, 2, 1, 30)).astype(np.float32)
-    matrix[77, 3], matrix[78] = -np.inf, 0
-    x = np.abs(x)
-    found = screened(matrix, None, x, np.zeros((3, 2), np.float32))
-    matrix[77] = -1e4
-    check(found, totals(matrix, None, x, np.zeros((3, 2), np.float32)), 2000, 1e-4)
+    matrix[78] = 0
+    check(screened(matrix, None, x, np.zeros((3, 2), np.float32)), totals(matrix, None, x, np.zeros((3, 2))), 2000, 1e-4)
+
+
+def test_engines_before_version_20_have_the_matrix_itself() -> None:
+    """The same bits, if all numbers are those of the two parts."""
+    _, bias, x, scores = random_case(3)
+    made = screen(np.random.default_rng(3).normal(size=(1000, x.shape[-1])).astype(np.float32))
+    matrix = unscreen(made.panels, made.scale, made.rest)
+    given = [x, scores, np.array([scores.shape[1]])]
+    beside = [made.panels, made.scale, made.largest]
+    old, new = (
+        run_node("ScreenCandidates", [*given, weight, *beside], list(RESULTS.values()), vocabulary=1000)
+        for weight in (matrix, made.rest)
+    )
+    for one, two in zip(old, new, strict=True):
+        assert one.tobytes() == two.tobytes()
+
+
+@pytest.mark.parametrize(("rows", "depth", "scale"), [(1, 1, 1), (33, 5, 1e-3), (2000, 512, 0.05), (64, 30, 1e30), (5, 8, 0)])
+def test_the_two_parts_are_the_matrix(rows: int, depth: int, scale: float) -> None:
+    matrix = (scale * np.random.default_rng(rows).normal(size=(rows, depth))).astype(np.float32)
+    made = screen(matrix)
+    found = unscreen(made.panels, made.scale, made.rest)
+    large = np.abs(matrix) >= 256 * made.scale[:, None]
+    assert np.array_equal(found[large], matrix[large])
+    assert (np.abs(found.astype(np.float64) - matrix) <= made.scale[:, None] * 2.0**-16).all()
+    assert (found == matrix).mean() > 0.85
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_products_and_rows_of_screened_weights_are_those_of_the_matrix(seed: int) -> None:
+    """Project and Embed give the bits that they give with the same matrix in float32."""
+    rng = np.random.default_rng(seed)
+    new, depth, rows = int(rng.choice([1, 31, 33, 200])), int(rng.choice([1, 5, 64, 130])), int(rng.choice([1, 7, 70]))
+    made = screen(rng.normal(size=(new, depth)).astype(np.float32))
+    matrix = unscreen(made.panels, made.scale, made.rest)
+    x, ids = rng.normal(size=(rows, depth)).astype(np.float32), rng.integers(0, new, rows)
+    parts = [made.panels, made.scale, made.rest]
+    assert np.array_equal(embed("screened", ids, parts, depth), embed("float32", ids, [matrix], depth))
+    assert np.array_equal(project("screened", x, parts, new), project("float32", x, [panels(matrix)], new))
+
+
+def embed(precision: str, ids: Array, weight: list[Array], width: int) -> Array:
+    return run_node("Embed", [ids, *weight], [np.float32], precision=precision, width=width, factor=1.5)[0]
+
+
+def project(precision: str, x: Array, weight: list[Array], new: int) -> Array:
+    attributes = {"depth": 1, "parts": 1, "ranks": [1], "sizes": [new], "bias": 0, "activation": "none", "norm": "none"}
+    inputs = [x, None, None, None, *weight]
+    return run_node("Project", inputs, [np.float32], precision=precision, **attributes)[0]
 
 
 def test_of_rows_that_are_no_numbers_there_are_no_candidates() -> None:
@@ -155,6 +210,8 @@ def test_a_batch_may_be_empty() -> None:
         ({"width": np.array([21])}, "the vocabulary is smaller than twice the beam's width"),
         ({"weight": np.zeros((2, 10, 32), np.float32)}, "the weight does not fit"),
         ({"weight": np.zeros((41, 10), np.float32)}, "the weight does not fit"),
+        ({"weight": np.zeros((40, 9), np.int16)}, "the weight does not fit"),
+        ({"weight": np.zeros((40, 10), np.int64)}, "the weight is neither float32 nor a rest"),
         ({"screen": np.zeros((2, 6, 32, 2), np.int16)}, "panels do not fit"),
         ({"scale": np.zeros(41, np.float32)}, "scale needs one number for each token"),
         ({"largest": np.zeros(3, np.float32)}, "largest has two numbers"),

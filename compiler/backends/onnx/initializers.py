@@ -23,7 +23,7 @@ from xformc.compiler.quantize import formats
 from xformc.compiler.quantize.elements import Element, from_bytes, size_in_bytes
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.compiler.quantize.number_format import NumberFormat
-from xformc.compiler.quantize.stored import INPUT_SCALE, SCALE, Floats, StoredTensor, input_scale, plain
+from xformc.compiler.quantize.stored import INPUT_SCALE, Floats, StoredTensor, input_scale, plain
 from xformc.format.names import DATA, MODEL, OF_TEXT
 from xformc.format.precision import Precision
 
@@ -183,7 +183,7 @@ def read_parameters(path: Path, sizes: Mapping[str, tuple[int, ...]]) -> dict[st
 
     Raises: OSError, ValueError, and onnx's own errors, if the file is not such a model.
     """
-    wanted = {name + suffix for name in sizes for suffix in (*formats.suffixes(), SCALE)}
+    wanted = set[str]().union(*(formats.tensors(name) for name in sizes))
     stored = {
         tensor.name: (tensor.data_type, _read(tensor, path.parent)) for tensor in _stored(path) if tensor.name in wanted
     }

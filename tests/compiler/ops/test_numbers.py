@@ -119,7 +119,7 @@ train: {{max_length: 32}}
 @pytest.mark.parametrize("name", BIASES)
 def test_a_bias_is_added_by_the_kernels(tmp_path: Path, name: str) -> None:
     decoder = compile_engine(load_spec(spec(tmp_path, name)), "native").decoder
-    lowered = lower_decoder(tabulate(decoder), lambda _: "float32", searched=False)
+    lowered = lower_decoder(tabulate(decoder), lambda _: "float32")
     attentions = [node.op for node in lowered.step.nodes if isinstance(node.op, Attend | AttendCached)]
     assert [op.biased for op in attentions] == [True]
     assert "softmax" not in {node.op.kind for node in lowered.step.nodes}

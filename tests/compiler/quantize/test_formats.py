@@ -39,7 +39,6 @@ ASKED: dict[str, tuple[Precision, LayoutName]] = {
     f"{precision} {name}": (precision, name)
     for precision, format in FORMATS.items()
     for name in format.layouts
-    if name != "screen"
 }
 EXACT = {"float32": 0.0, "float16": 2**-11, "bfloat16": 2**-8}
 
@@ -59,13 +58,13 @@ def save(folder: Path, form: str, beside: Path | None = None) -> None:
     axes = tuple(Axis(f"a{index}", size) for index, size in enumerate(SIZES))
     stored.use(Parameter(Value("a/weight", Type("float32", axes)), Initial("normal", 1.0)))
     weight = stored.weight("a/weight", layout, NEW, WIDTH)
-    assert (len(weight.tensors) == 2) == (precision in ("int8", "int4", "float8"))
+    assert len(weight.tensors) == (4 if layout == "screened" else 1 + (precision in ("int8", "int4", "float8")))
     save_model(model_of(*weight.tensors), stored, folder, beside)
 
 
 def test_every_word_is_of_a_number_format() -> None:
     assert set(WORDS.values()) == set(FORMATS)
-    assert set(ASKED) == {f"{name} rows" for name in FORMATS} | {"int4 blocks"} | {
+    assert set(ASKED) == {f"{name} rows" for name in FORMATS} | {"int4 blocks", "float32 screened"} | {
         f"{name} panels" for name in FORMATS if name != "float8"
     }
 
@@ -81,9 +80,10 @@ def test_each_form_restores_the_rounded_weights(
     restored = read_parameters(tmp_path / MODEL, {"a/weight": SIZES})["a/weight"]
     assert restored.dtype == np.float32 and restored.shape == SIZES
     wanted, found = matrix(), restored.reshape(NEW, WIDTH)
-    precision = ASKED[form][0]
+    precision, layout = ASKED[form]
     if precision in EXACT:
-        assert (np.abs(found - wanted) <= EXACT[precision] * np.abs(wanted)).all()
+        smallest = 2**-27 if layout == "screened" else 0
+        assert (np.abs(found - wanted) <= EXACT[precision] * np.abs(wanted) + smallest).all()
     else:
         step = np.abs(wanted).max() / {"int8": 127, "int4": 8, "float8": 14}[precision]
         assert np.abs(found - wanted).max() <= step * 1.01
@@ -238,11 +238,14 @@ def test_a_file_that_says_what_cannot_be_is_refused(
 def test_any_shapes_are_restored_or_refused(form: str, data: st.DataObject) -> None:
     kinds = {TensorProto.FLOAT: np.float32, TensorProto.UINT8: np.uint8, TensorProto.INT8: np.int8}
     kinds |= {TensorProto.UINT16: np.uint16, TensorProto.FLOAT16: np.float16, TensorProto.INT4: np.int8}
+    kinds |= {TensorProto.INT16: np.int16}
     shapes = st.lists(st.sampled_from([0, 1, 2, 4, 5, 16, 32, 63]), max_size=5)
     suffix, kind = data.draw(st.sampled_from(formats.suffixes())), data.draw(st.sampled_from(list(kinds)))
     stored = {
         f"w{suffix}": (int(kind), np.zeros(data.draw(shapes), kinds[kind])),
         "w.scale": (int(TensorProto.FLOAT), np.zeros(data.draw(shapes), np.float32)),
+        "w.screen_scale": (int(TensorProto.FLOAT), np.zeros(data.draw(shapes), np.float32)),
+        "w.screen_rest": (int(TensorProto.INT16), np.zeros(data.draw(shapes), np.int16)),
     }
     try:
         assert formats.restore("w", SIZES, stored).shape == SIZES
