@@ -15,6 +15,10 @@ _NODE = re.compile(
 _PARAMETER = re.compile(r"(?P<word>\w+) (?P<name>\S+): (?P<type>\S.*\]) (?P<kind>\w+)\((?P<value>[^)]+)\)$")
 
 
+_KIND = "kind"
+"""The key of the kind of an op that is an attribute of another one."""
+
+
 class TextError(Exception):
     """A line is not part of a graph's text form."""
 
@@ -69,12 +73,21 @@ def _declare(value: Value) -> str:
 
 
 def _format_node(node: Node) -> str:
-    fields = {item.name: getattr(node.op, item.name) for item in dataclasses.fields(node.op)}
-    attributes = json.dumps(fields, default=format) if fields else ""
+    fields = _fields(node.op)
+    attributes = json.dumps(fields, default=_plain) if fields else ""
     outputs = "; ".join(_declare(value) for value in node.outputs).replace("=", ":")
     place = f" at {node.place}" if node.place else ""
     inputs = ", ".join(value.name for value in node.inputs)
     return f"{outputs} = {node.op.kind}{attributes}({inputs}){place}"
+
+
+def _fields(op: Op) -> dict[str, Any]:
+    return {item.name: getattr(op, item.name) for item in dataclasses.fields(op)}
+
+
+def _plain(item: Graph | Op) -> Any:
+    """A graph or another op in an op, as JSON."""
+    return format(item) if isinstance(item, Graph) else {_KIND: item.kind, **_fields(item)}
 
 
 def _parse_declared(text: str, values: dict[str, Value]) -> Value:
@@ -101,16 +114,21 @@ def _parse_node(line: str, values: dict[str, Value]) -> Node:
     if match is None:
         raise ValueError("not a node")
     inputs = tuple(values[item] for item in match["inputs"].split(", ") if item)
-    op_class = Op.registry[match["kind"]]
-    fields: dict[str, Any] = json.loads(match["fields"] or "{}")
-    op = op_class(**{key: _frozen(item) for key, item in fields.items()})
+    op = _op(match["kind"], json.loads(match["fields"] or "{}"))
     outputs = tuple(_parse_declared(item, values) for item in match["outputs"].strip().split("; "))
     return Node(op, inputs, outputs, match["place"])
+
+
+def _op(kind: str, fields: dict[str, Any]) -> Op:
+    return Op.registry[kind](**{key: _frozen(item) for key, item in fields.items()})
 
 
 def _frozen(item: Any) -> Any:
     if isinstance(item, str) and item.startswith("graph "):
         return parse(item)
+    if isinstance(item, dict):
+        fields = cast(dict[str, Any], item)
+        return _op(fields.pop(_KIND), fields)
     return tuple(cast(list[Any], item)) if isinstance(item, list) else item
 
 

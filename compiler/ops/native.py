@@ -9,6 +9,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node, Op
 from xformc.compiler.graph.rules import OnnxEmitter, Operand, infer_types, require, to_onnx, types
 from xformc.compiler.graph.weight import LayoutName, Weight
+from xformc.compiler.ops.elementwise import Add, Multiply
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm, with_gain
@@ -71,6 +72,7 @@ class Attend(Op):
     masked: bool
     biased: bool
     slotted: bool
+    cap: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class AttendCached(Op):
     window: int | None
     biased: bool
     several: bool = False
+    cap: float = 0.0
 
 
 _FLOAT16, _LARGEST = 10, 65504.0
@@ -144,10 +147,11 @@ class Turn(Op):
 
 
 @dataclass(frozen=True)
-class Times(Op):
-    """`Multiply` of two values of one type."""
+class Pairwise(Op):
+    """`Add` or `Multiply` of two values, the second of which has the last axes of the first."""
 
-    kind: ClassVar[str] = "times"
+    kind: ClassVar[str] = "pairwise"
+    op: Add | Multiply
 
 
 @types.rule(Project)
@@ -325,6 +329,7 @@ def _attend_onnx(op: Attend, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
             repeated=repeated,
             rank=op.rank,
             causal=int(op.causal),
+            cap=op.cap,
         ),
     )
 
@@ -364,6 +369,7 @@ def _attend_cached_onnx(op: AttendCached, node: Node, onnx: OnnxEmitter, inputs:
             shared=shared,
             repeated=repeated,
             window=op.window or 0,
+            cap=op.cap,
         ),
     )
 
@@ -391,12 +397,17 @@ def _turn_onnx(op: Turn, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...])
     return (onnx.op("Rotate", inputs[0], *angles, domain=DOMAIN, halves=int(op.op.halves)),)
 
 
-@types.rule(Times)
-def _times_types(_: Times, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
-    require(inputs[0] == inputs[1], f"{inputs[0]} and {inputs[1]} differ")
+def repeats(first: Type, second: Type) -> bool:
+    """Whether two values are float32, and the second has the last axes of the first."""
+    return first.dtype == second.dtype == "float32" and first.axes[len(first.axes) - len(second.axes) :] == second.axes
+
+
+@types.rule(Pairwise)
+def _pairwise_types(_: Pairwise, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    require(repeats(*inputs), f"{inputs[1]} does not have the last axes of {inputs[0]}")
     return inputs[:1]
 
 
-@to_onnx.rule(Times)
-def _times_onnx(_: Times, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    return (onnx.op("Multiply", *inputs, domain=DOMAIN),)
+@to_onnx.rule(Pairwise)
+def _pairwise_onnx(op: Pairwise, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("Add" if isinstance(op.op, Add) else "Multiply", *inputs, domain=DOMAIN),)

@@ -29,11 +29,12 @@ from xformc.compiler.ops.native import (
     Embed,
     Narrow,
     Normalize,
+    Pairwise,
     Project,
     QuantizeRows,
-    Times,
     Turn,
     quantized_axis,
+    repeats,
 )
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
 from xformc.compiler.ops.reduction import Reduce
@@ -237,10 +238,10 @@ def _extended(item: _Cached, extend: Graph) -> _Cached:
 
 
 def _plain(op: Attention, node: Node, heads: tuple[str, ...]) -> bool:
-    """Whether it has no cap, and the sum of its biases has the axis of keys, else only those of heads and queries."""
+    """Whether the sum of its biases has the axis of keys, else only those of heads and queries."""
     biases = [value.type.names for value in node.inputs[3 + op.masks :]]
     names = {name for bias in biases for name in bias}
-    return op.edges == 0 == op.cap and (not biases or op.keys in names) and names <= {*heads, op.queries, op.keys}
+    return op.edges == 0 and (not biases or op.keys in names) and names <= {*heads, op.queries, op.keys}
 
 
 def _reads(query: Type, rows: tuple[str, ...], shared: tuple[str, ...]) -> bool:
@@ -304,9 +305,12 @@ def _sums_positions(op: Reduce, type: Type) -> bool:
     return op.function in ("sum", "mean") and type.axis(op.axis).size is None
 
 
-def _same_floats(first: Value, second: Value) -> bool:
-    """Whether two values are float32 and have the same axes in the same order."""
-    return first.type == second.type and first.type.dtype == "float32"
+def _ordered(node: Node) -> tuple[Value, Value] | None:
+    """The inputs of a sum or a product, such that the second has the last axes of the first; None if neither has."""
+    first, second = node.inputs
+    if repeats(first.type, second.type):
+        return first, second
+    return (second, first) if repeats(second.type, first.type) else None
 
 
 def _attends(op: Attention, node: Node) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
@@ -524,7 +528,9 @@ class _Lowering:
             *biases,
         )
         several = item.keys.inputs[1].type.axis(op.queries).size is None
-        attend = AttendCached(op.scale, item.shared, len(item.rows), op.queries, item.window, bool(biases), several)
+        attend = AttendCached(
+            op.scale, item.shared, len(item.rows), op.queries, item.window, bool(biases), several, op.cap
+        )
         self._emit(attend, inputs, item.node)
 
     def _lower(self, node: Node) -> None:
@@ -533,7 +539,8 @@ class _Lowering:
             rows, shared = found
             slotted = all(value.name in self.slotted for value in node.inputs[1 : 3 + op.masks])
             bias = self._bias(node)
-            attend = Attend(op.scale, shared, len(rows), op.queries, op.causal, bool(op.masks), bool(bias), slotted)
+            given = op.queries, op.causal, bool(op.masks), bool(bias), slotted, op.cap
+            attend = Attend(op.scale, shared, len(rows), *given)
             extra = [self.slots] if slotted and self.slots is not None else []
             self._emit(attend, (*node.inputs[: 3 + op.masks], *bias, *extra), node)
         elif isinstance(op, Embedding) and node.inputs[1].name in self.packable | self.screened:
@@ -549,8 +556,8 @@ class _Lowering:
             self._emit(Normalize(op), node.inputs, node)
         elif isinstance(op, Rotate):
             self._emit(Turn(op), node.inputs, node)
-        elif isinstance(op, Multiply) and _same_floats(*node.inputs):
-            self._emit(Times(), node.inputs, node)
+        elif isinstance(op, Add | Multiply) and (ordered := _ordered(node)) is not None:
+            self._emit(Pairwise(op), ordered, node)
         elif isinstance(op, Reduce) and _sums_positions(op, node.inputs[0].type):
             self._emit(replace(op, ordered=True), node.inputs, node)
         elif node.outputs[0].name not in self.values:

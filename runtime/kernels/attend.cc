@@ -52,6 +52,7 @@ struct Attend : Kernel {
                               key.depth(),
                               value.depth(),
                               attributes.scale,
+                              attributes.cap,
                               seen.data(),
                               ahead};
         if (head == first) fetch_rows(memory, seen);

@@ -22,15 +22,16 @@ __attribute__((always_inline)) inline float scale_of(const int8_t* row) {
 }
 
 // The keys and values of one head, float32, float16 (as uint16_t) or int8: row i of the keys has its numbers at
-// key + i * key_step. The rows `ahead` of the next head, which follows this one in each row, are prefetched. `panels`, if
-// not null, are the keys that the queries see, as `pack` wrote them.
+// key + i * key_step. Scores are cap * tanh(scale * q . k), or without a cap (0) scale * q . k. The rows `ahead` of the next
+// head, which follows this one in each row, are prefetched. `panels`, if not null, are the keys that the queries see, as
+// `pack` wrote them.
 template <typename Stored>
 struct Memory {
   const Stored* key;
   const Stored* value;
   int64_t key_step, value_step;
   int64_t key_depth, value_depth;
-  float scale;
+  float scale, cap;
   const int64_t* ahead;
   int64_t ahead_count;
   const float* panels = nullptr;

@@ -186,8 +186,8 @@ struct AttendCached : OverCaches<AttendCached> {
       for (int64_t head = first; head < last; ++head) {
         const int64_t ahead = head + 1 < last ? static_cast<int64_t>(past.each_once().size()) : 0;
         const Memory<Stored> memory{
-            keys.head(slot, head), values.head(slot, head), keys.step(), values.step(), keys.depth, values.depth,
-            attributes.scale,      past.each_once().data(), ahead};
+            keys.head(slot, head), values.head(slot, head), keys.step(),   values.step(),           keys.depth,
+            values.depth,          attributes.scale,        attributes.cap, past.each_once().data(), ahead};
         if (head == first) fetch_rows(memory, past.each_once());
         Groups<Stored> groups(routines, memory, past.shared(), scratch.data());
         for (int64_t hypothesis = 0; hypothesis < hypotheses; ++hypothesis) {
@@ -239,6 +239,7 @@ struct ExtendCached : OverCaches<ExtendCached> {
                               keys.depth,
                               values.depth,
                               attributes.scale,
+                              attributes.cap,
                               rows.data() + oldest,
                               0};
         const int64_t together = window > 0 ? 0 : positions * queries.repeated;

@@ -20,12 +20,13 @@ constexpr Element ELEMENT = std::is_same_v<Stored, float>    ? FLOAT
 struct AttendAttributes {
   explicit AttendAttributes(const Attributes& info) {
     scale = info.number("scale");
+    cap = info.number_or("cap", 0);
     shared = info.integer("shared");
     repeated = info.integer("repeated");
     require(shared >= 1 && repeated >= 1, "`shared` and `repeated` must be at least 1");
   }
 
-  float scale;
+  float scale, cap;
   int64_t shared, repeated;
 };
 

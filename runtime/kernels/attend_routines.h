@@ -8,6 +8,7 @@
 // compress, the lanes of some bits and their places, side by side; shift(a, n) = a * 2^n, where n is in the lowest bits
 // of the pattern of bits; keep, which has a vector in a register where it may be read from memory again. Float16, as uint16_t, and int8 are loaded as the floats that they stand for.
 #include "attend.h"
+#include "gemm.h"
 
 namespace xformc {
 namespace {
@@ -348,6 +349,11 @@ INLINE void score_all(const Memory<Stored>& memory, const Group& group, float* c
   }
 }
 
+void cap_scores(float cap, int64_t count, float* scores) {
+  routines().activate(Activation::tanh, scores, count);
+  for (int64_t j = 0; j < count; ++j) scores[j] *= cap;
+}
+
 void add_bias(const Group& group, int i, float* scores) {
   const float* bias = group.bias[i];
   const int64_t* places = group.places[i];
@@ -370,6 +376,7 @@ void attend(const Memory<Stored>& memory, const Group& group, float* scratch) {
   for (int i = 0; i < group.size; ++i) most = group.count[i] > most ? group.count[i] : most;
   for (int i = 0; i < group.size; ++i) weights[i] = scratch + i * (scratch_size(most) / Group::MOST);
   score_all(memory, group, weights);
+  for (int i = 0; i < group.size && memory.cap != 0; ++i) cap_scores(memory.cap, group.count[i], weights[i]);
   for (int i = 0; i < group.size; ++i) add_bias(group, i, weights[i]);
   for (int i = 0; i < group.size; ++i) factors[i] = 1.0f / to_weights(weights[i], group.count[i]);
   if constexpr (std::is_same_v<Stored, int8_t>) {

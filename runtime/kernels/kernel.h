@@ -150,6 +150,9 @@ class Attributes {
   float number(const std::string& name) const { return ort().GetAttribute<float>((prefix_ + name).c_str()); }
   int64_t integer(const std::string& name) const { return ort().GetAttribute<int64_t>((prefix_ + name).c_str()); }
   // The attribute, or `otherwise` for a node without it, as older engines have them.
+  float number_or(const std::string& name, float otherwise) const {
+    return ort().GetAttributeOr((prefix_ + name).c_str(), otherwise);
+  }
   int64_t integer_or(const std::string& name, int64_t otherwise) const {
     return ort().GetAttributeOr((prefix_ + name).c_str(), otherwise);
   }
@@ -356,6 +359,7 @@ void add_draw_token(Operators& all);
 void add_advance(Operators& all);
 void add_normalize(Operators& all);
 void add_rotate(Operators& all);
+void add_elementwise(Operators& all);
 void add_chain(Operators& all);
 
 }  // namespace xformc

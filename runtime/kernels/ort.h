@@ -139,12 +139,10 @@ class ConstKernelInfo {
 
   // The attribute, or `otherwise` for a node without it, as older engines have them.
   int64_t GetAttributeOr(const char* name, int64_t otherwise) const {
-    int64_t value = otherwise;
-    if (OrtStatus* status = GetApi().KernelInfoGetAttribute_int64(info_, name, &value)) {
-      GetApi().ReleaseStatus(status);
-      return otherwise;
-    }
-    return value;
+    return ValueOr(GetApi().KernelInfoGetAttribute_int64, name, otherwise);
+  }
+  float GetAttributeOr(const char* name, float otherwise) const {
+    return ValueOr(GetApi().KernelInfoGetAttribute_float, name, otherwise);
   }
 
   size_t GetInputCount() const {
@@ -162,6 +160,16 @@ class ConstKernelInfo {
   }
 
  private:
+  template <typename T>
+  T ValueOr(OrtStatus* (*get)(const OrtKernelInfo*, const char*, T*) noexcept, const char* name, T otherwise) const {
+    T value = otherwise;
+    if (OrtStatus* status = get(info_, name, &value)) {
+      GetApi().ReleaseStatus(status);
+      return otherwise;
+    }
+    return value;
+  }
+
   const OrtKernelInfo* info_;
 };
 

@@ -1,4 +1,4 @@
-// Rotate and Multiply (docs/kernels.md): pairs of numbers turned by angles, and products number by number.
+// Rotate (docs/kernels.md): pairs of numbers turned by angles.
 #include <algorithm>
 
 #include "kernel.h"
@@ -81,28 +81,11 @@ struct Rotate : Kernel {
   bool halves;
 };
 
-struct Multiply : Kernel {
-  explicit Multiply(const Attributes&) {}
-
-  void run(const Context& context) override {
-    const Value a = context.input(0), b = context.input(1);
-    require(a.shape == b.shape, "Multiply: the shapes differ");
-    float* y = context.output<float>(0, a.shape);
-    const int64_t count = a.count();
-    parallel(context, static_cast<size_t>(ceil_div(count, TOGETHER)), [&](size_t i) {
-      const int64_t first = static_cast<int64_t>(i) * TOGETHER, last = std::min(count, first + TOGETHER);
-      for (int64_t at = first; at < last; ++at) y[at] = a.as<float>()[at] * b.as<float>()[at];
-    });
-  }
-};
-
 }  // namespace
 
 void add_rotate(Operators& all) {
   static const Operator rotate("Rotate", make_kernel<Rotate>, {FLOAT, FLOAT, FLOAT}, {FLOAT});
-  static const Operator multiply("Multiply", make_kernel<Multiply>, {FLOAT, FLOAT}, {FLOAT});
   all.push_back(&rotate);
-  all.push_back(&multiply);
 }
 
 }  // namespace xformc

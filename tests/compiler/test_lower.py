@@ -55,12 +55,12 @@ def kinds(graph: Graph) -> Counter[str]:
     return Counter(node.op.kind for node in graph.nodes)
 
 
-def test_a_step_of_the_transformer_is_kernels_and_one_sum() -> None:
+def test_a_step_of_the_transformer_is_kernels() -> None:
     decoder = lowered("transformer_base")
     assert kinds(decoder.step) == {
         "embed": 1,
         "at": 1,
-        "add": 1,
+        "pairwise": 1,
         "project": 6 * LAYERS + 1,
         "attend_cached": LAYERS,
         "attend": LAYERS,
@@ -181,6 +181,22 @@ def test_all_keys_and_values_may_be_kept_in_int8(precision: Precision) -> None:
     }
     for graph in (decoder.prepare, decoder.step):
         assert text.format(text.parse(text.format(graph))) == text.format(graph)
+
+
+@pytest.mark.parametrize(
+    ("name", "time"),
+    [("transformer_base", "target"), ("t5", "target"), ("llama", "text"), ("gemma", "text"), ("gpt", "text")],
+)
+def test_a_lowered_step_has_a_text_form(name: str, time: str) -> None:
+    step = lowered(name, time).step
+    assert text.parse(text.format(step)) == step
+
+
+def test_caps_of_scores_and_sums_are_kernels() -> None:
+    step = lowered("gemma", "text").step
+    caps = [node.op.cap for node in step.nodes if isinstance(node.op, AttendCached)]
+    assert caps and all(caps) and "softmax" not in kinds(step)
+    assert kinds(step)["add"] == kinds(step)["multiply"] == 0 < kinds(step)["pairwise"]
 
 
 def test_a_language_model_has_its_caches_in_int8_for_several_tokens_too() -> None:

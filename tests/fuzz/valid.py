@@ -134,7 +134,8 @@ def _width(shared: int, depth: int, stored: Stored) -> int:
 def _heads(random: Random) -> tuple[dict[str, Any], int, int]:
     """The attributes of attention, and the depths of keys and values."""
     shared, repeated = random.choice((1, 1, 2, 3)), random.choice((1, 1, 2, 4))
-    return {"scale": 0.3, "shared": shared, "repeated": repeated}, random.choice(SIZES), random.choice(SIZES)
+    attributes = {"scale": 0.3, "shared": shared, "repeated": repeated, "cap": random.choice((0.0, 5.0))}
+    return attributes, random.choice(SIZES), random.choice(SIZES)
 
 
 def _attend(random: Random) -> Drawn:
@@ -349,9 +350,9 @@ def _rotate(random: Random) -> Drawn:
     return inputs, [np.float32], {"halves": random.randint(0, 1)}
 
 
-def _multiply(random: Random) -> Drawn:
+def _pairwise(random: Random) -> Drawn:
     shape = [random.choice(COUNTS) for _ in range(random.randint(0, 3))]
-    return [floats(random, *shape) for _ in range(2)], [np.float32], {}
+    return [floats(random, *shape), floats(random, *shape[random.randint(0, len(shape)) :])], [np.float32], {}
 
 
 def _chain(random: Random) -> Drawn:
@@ -382,7 +383,8 @@ OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
     "Chain": _chain,
     "Normalize": _normalize,
     "Rotate": _rotate,
-    "Multiply": _multiply,
+    "Add": _pairwise,
+    "Multiply": _pairwise,
     "Project": _project,
     "Embed": _embed,
     "Attend": _attend,

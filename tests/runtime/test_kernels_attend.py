@@ -43,10 +43,11 @@ def kept(rows: Array, stored: Stored) -> Array:
 
 
 def attention(
-    query: Array, key: Array, value: Array, seen: Array, scale: float, bias: Array | float = 0.0
+    query: Array, key: Array, value: Array, seen: Array, scale: float, bias: Array | float = 0.0, cap: float = 0.0
 ) -> NDArray[np.float64]:
     """Of queries [n, d_k] to keys [n, keys, d_k], where seen [n, keys]; in float64."""
-    scores = scale * np.einsum("nd,nkd->nk", query.astype(np.float64), key) + bias
+    scores = scale * np.einsum("nd,nkd->nk", query.astype(np.float64), key)
+    scores = (cap * np.tanh(scores) if cap else scores) + bias
     scores = np.where(seen, scores, -1e300)
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     return np.einsum("nk,nkd->nd", weights / weights.sum(-1, keepdims=True), value.astype(np.float64))
@@ -62,6 +63,7 @@ def plain_attend(
     *,
     scale: float,
     causal: bool,
+    cap: float = 0.0,
 ) -> NDArray[np.float64]:
     """Attend for a query [batch, rows, S, R, d_k] and a bias [S, R, rows, keys]."""
     batch, rows, shared, repeated = query.shape[:4]
@@ -75,7 +77,7 @@ def plain_attend(
         one_key, one_value = key[slot][None, :, s], value[slot][None, :, s]
         for r in range(repeated):
             one, added = query[b, row, s, r][None], 0.0 if bias is None else bias[s, r, row]
-            result[b, row, s, r] = attention(one, one_key, one_value, seen[None], scale, added)[0]
+            result[b, row, s, r] = attention(one, one_key, one_value, seen[None], scale, added, cap)[0]
     return result
 
 
@@ -95,36 +97,40 @@ def test_attend_is_attention(seed: int, stored: Stored) -> None:
     bias = floats(rng, shared, repeated, rows, keys) * has_bias
     added = bias.reshape(-1, rows, keys) if has_bias else None
     inputs = [query, store(key, stored), store(value, stored), mask, slots, added]
-    more: dict[str, Any] = {"scale": depth**-0.5, "shared": shared, "repeated": repeated, "rank": 2, "causal": causal}
-    [result] = run_node("Attend", inputs, [FLOAT], threads=int(rng.integers(1, 3)), **{**more, "causal": int(causal)})
+    cap = float(rng.choice([0, 0, 2, 50]))
+    more: dict[str, Any] = {"scale": depth**-0.5, "shared": shared, "repeated": repeated, "rank": 2, "cap": cap}
+    [result] = run_node("Attend", inputs, [FLOAT], threads=int(rng.integers(1, 3)), causal=int(causal), **more)
     both = (kept(key, stored), kept(value, stored))
-    expected = plain_attend(query, *both, mask, slots, bias, scale=depth**-0.5, causal=causal)
+    expected = plain_attend(query, *both, mask, slots, bias, scale=depth**-0.5, causal=causal, cap=cap)
     assert result.shape == expected.shape
-    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=3e-6)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=3e-6 if cap < 50 else 2e-5)
 
 
-def attend(query: Array, key: Array, value: Array, mask: Array | None, causal: int = 0, threads: int = 1) -> Array:
+def attend(
+    query: Array, key: Array, value: Array, mask: Array | None, causal: int = 0, threads: int = 1, cap: float = 0.0
+) -> Array:
     """Attend of a query [batch, rows, heads, d]."""
     heads = query.shape[2]
     inputs = [query, key, value, mask]
-    kinds: dict[str, Any] = {"scale": 0.125, "shared": heads, "repeated": 1, "rank": 2, "causal": causal}
+    kinds: dict[str, Any] = {"scale": 0.125, "shared": heads, "repeated": 1, "rank": 2, "causal": causal, "cap": cap}
     return run_node("Attend", inputs, [FLOAT], threads=threads, **kinds)[0]
 
 
 @pytest.mark.parametrize("stored", STORED)
+@pytest.mark.parametrize("cap", [0.0, 5.0])
 @pytest.mark.parametrize("keys", [5, 16, 25, 100])
-def test_a_row_of_attend_depends_on_nothing_else(keys: int, stored: Stored) -> None:
+def test_a_row_of_attend_depends_on_nothing_else(keys: int, cap: float, stored: Stored) -> None:
     rng = np.random.default_rng(keys)
     query = floats(rng, 6, 9, 4, 64)
     key, value = (store(floats(rng, 6, keys, 4, 64), stored) for _ in range(2))
     mask = np.ones((6, keys), FLAG)
-    together = attend(query, key, value, mask, threads=2)
-    assert attend(query, key, value, None).tobytes() == together.tobytes()
+    together = attend(query, key, value, mask, threads=2, cap=cap)
+    assert attend(query, key, value, None, cap=cap).tobytes() == together.tobytes()
     for b in (0, 5):
-        alone = attend(query[b : b + 1], key[b : b + 1], value[b : b + 1], None)
+        alone = attend(query[b : b + 1], key[b : b + 1], value[b : b + 1], None, cap=cap)
         assert alone.tobytes() == together[b].tobytes()
         for row in (0, 4, 8):
-            one = attend(query[b : b + 1, row : row + 1], key[b : b + 1], value[b : b + 1], None)
+            one = attend(query[b : b + 1, row : row + 1], key[b : b + 1], value[b : b + 1], None, cap=cap)
             assert one.tobytes() == together[b, row].tobytes()
 
 
@@ -259,6 +265,7 @@ class Cached:
         bias: bool = False,
         threads: int = 1,
         operator: str = "AttendCached",
+        cap: float = 0.0,
     ) -> None:
         names = ["query", "key", "value", "key_cache", "value_cache", "position"]
         kinds: dict[str, Any] = dict.fromkeys(names, FLOAT) | {"position": ID}
@@ -270,7 +277,7 @@ class Cached:
         inputs = [*names, *(name if given else "" for name, (_, given) in optional.items())]
         self.caches = caches
         shared = caches[0].shape[-2]
-        one = node(operator, inputs, ["y"], scale=0.2, shared=shared, repeated=repeated, window=window)
+        one = node(operator, inputs, ["y"], scale=0.2, shared=shared, repeated=repeated, window=window, cap=cap)
         self.session = cast(Any, kernel_session([one], kinds, {"y": FLOAT}, threads=threads))
 
     def __call__(self, **inputs: Array) -> Array:
@@ -293,7 +300,9 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int, stored: Stored)
     caches = [buffer(count, capacity, beam, shared, d, stored) for d in (depth, value_depth)]
     before = [cache.copy() for cache in caches]
     ancestors = np.zeros((batch, beam, 0), ID)
-    step = Cached(caches, repeated=repeated, window=window, ancestors=has_ancestors, slots=has_slots, bias=has_bias)
+    cap = float(rng.choice([0, 0, 5]))
+    given: dict[str, Any] = {"repeated": repeated, "window": window, "cap": cap}
+    step = Cached(caches, **given, ancestors=has_ancestors, slots=has_slots, bias=has_bias)
     for position in range(steps):
         query = floats(rng, batch, beam, shared, repeated, depth)
         bias = floats(rng, shared * repeated, 1, min(window or position + 1, position + 1))
@@ -306,7 +315,7 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int, stored: Stored)
             rows = [(i, b, own[i], s) for i in range(position + 1) if not window or i > position - window]
             keys, values = (kept(np.array([array[row] for row in rows])[None], stored) for array in (key, value))
             seen, added = np.ones((1, len(rows)), FLAG), bias[s * repeated + r] if has_bias else 0.0
-            expected = attention(query[b, w, s, r][None], keys, values, seen, 0.2, added)
+            expected = attention(query[b, w, s, r][None], keys, values, seen, 0.2, added, cap)
             np.testing.assert_allclose(result[b, w, s, r], expected[0], rtol=1e-5, atol=3e-6)
         parents = rng.integers(0, beam, (batch, beam))
         ancestors = np.take_along_axis(
@@ -328,7 +337,8 @@ def test_extend_cached_is_attend_cached_again_and_again(seed: int, stored: Store
     window, capacity = int(rng.choice([0, 0, 1, 6, 20])), 70
     has_slots, has_bias = (bool(flag) for flag in rng.random(2) < 0.6)
     slots, count = (rng.permutation(5)[:batch], 5) if has_slots else (np.arange(batch), batch)
-    settings: dict[str, Any] = {"repeated": repeated, "window": window, "ancestors": False}
+    cap = float(rng.choice([0, 5]))
+    settings: dict[str, Any] = {"repeated": repeated, "window": window, "ancestors": False, "cap": cap}
     settings |= {"slots": has_slots, "bias": has_bias}
     both: list[list[Array]] = [
         [buffer(count, capacity, beam, shared, d, stored) for d in (depth, value_depth)] for _ in range(2)

@@ -68,11 +68,13 @@ def test_rotate(shape: tuple[int, ...], angles: tuple[int, ...], halves: int) ->
     assert np.array_equal(found, expected)
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (), (0, 4), (70_000,)])
-def test_multiply(shape: tuple[int, ...]) -> None:
-    a, b = normal(*shape), normal(*shape, seed=1)
-    [found] = run_node("Multiply", [a, b], [FLOAT], threads=2)
-    assert np.array_equal(found, a * b)
+@pytest.mark.parametrize("shape", [(3, 5), (), (0, 4), (70_000,), (3, 7, 5000)])
+@pytest.mark.parametrize("axes", [0, 1, 3])
+def test_sums_and_products_of_numbers(shape: tuple[int, ...], axes: int) -> None:
+    """The second input has the last axes of the first."""
+    a, b = normal(*shape), normal(*shape[max(0, len(shape) - axes) :], seed=1)
+    assert np.array_equal(run_node("Add", [a, b], [FLOAT], threads=2)[0], a + b)
+    assert np.array_equal(run_node("Multiply", [a, b], [FLOAT], threads=2)[0], a * b)
 
 
 def test_they_refuse_what_does_not_fit() -> None:
@@ -94,4 +96,6 @@ def test_they_refuse_what_does_not_fit() -> None:
     check_refused("Rotate", turned, {"x": normal(2, 7)}, "more angles than pairs", [FLOAT], halves=0)
     check_refused("Rotate", turned, {"x": normal(3, 8)}, "do not fit those of x", [FLOAT], halves=0)
     check_refused("Rotate", turned, {"x": normal(8)}, "more axes than x", [FLOAT], halves=0)
-    check_refused("Multiply", {"a": normal(2, 3), "b": normal(2, 3)}, {"b": normal(3)}, "shapes differ", [FLOAT])
+    for operator in ("Add", "Multiply"):
+        for b in (normal(2), normal(3, 3), normal(1, 3), normal(1, 2, 3)):
+            check_refused(operator, {"a": normal(2, 3), "b": normal(3)}, {"b": b}, "the last axes", [FLOAT])

@@ -12,7 +12,9 @@ from xformc.compiler.backends.onnx.graphs import inner_graphs, needed_names
 from xformc.format.operators import DOMAIN
 
 CHAIN = "Chain"
-_LINKS = frozenset({"Project", "Embed", "Attend", "AttendCached", "ExtendCached", "Normalize", "Rotate", "Multiply"})
+_LINKS = frozenset(
+    {"Project", "Embed", "Attend", "AttendCached", "ExtendCached", "Normalize", "Rotate", "Add", "Multiply"}
+)
 """The operators that a chain may have. All their results are float32, as those of a chain must be."""
 _NONE = -1
 """The number of an input that is left out."""
