@@ -345,11 +345,15 @@ def _bias(op: Attend | AttendCached, onnx: OnnxEmitter, name: str, bias: Type, q
     heads = query.axes[op.rank : -1]
     (keys,) = bias.without((*(axis.name for axis in heads), op.queries))
     whole = Type(bias.dtype, (*heads, query.axis(op.queries), keys))
-    result = emit_aligned(onnx, name, bias, whole)
-    if len(bias.axes) < len(whole.axes):
-        result = onnx.op("Expand", result, onnx.shape(whole.axes))
-    groups = (heads, whole.axes[-2:-1], whole.axes[-1:])
-    return result if len(heads) == 1 else onnx.op("Reshape", result, onnx.merged(*groups))
+
+    def write() -> str:
+        result = emit_aligned(onnx, name, bias, whole)
+        if len(bias.axes) < len(whole.axes):
+            result = onnx.op("Expand", result, onnx.shape(whole.axes))
+        groups = (heads, whole.axes[-2:-1], whole.axes[-1:])
+        return result if len(heads) == 1 else onnx.op("Reshape", result, onnx.merged(*groups))
+
+    return onnx.once(f"{name} as {whole}", write)
 
 
 @to_onnx.rule(AttendCached)

@@ -180,7 +180,8 @@ def _write(builder: GraphBuilder, values: dict[str, Value], found: _Found, reade
     shared = tuple(item for item in found.key.value.type.names if item not in (found.keys, depth))
     (width,) = (item for item in found.value.type.names if item not in (*shared, found.keys))
     free = [item for item in found.query.value.type.names if item not in (*shared, depth)]
-    queries = free[-1] if found.local is None else found.local.queries
+    positions = [item for item in free if found.query.value.type.axis(item).size is None]  # not heads of a group
+    queries = (positions or free)[-1] if found.local is None else found.local.queries
 
     def aligned(value: Value, last: tuple[str, ...], part: str) -> Value:
         if value.type.names[-len(last) :] == last:

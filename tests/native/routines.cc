@@ -511,16 +511,19 @@ void compare_quantized(int64_t depth) {
   std::vector<int64_t> rows;
   for (int64_t row = 0; row < KEYS; row += 5) rows.push_back(row);
   const auto query = random_floats(depth);
-  const auto attend = [&](const StepRoutines& by) {
+  const auto attend = [&](const StepRoutines& by, float cap) {
     std::vector<float> out(depth), scratch(scratch_size(KEYS));
     const int8_t* numbers = a.data() + BEFORE<int8_t>;
-    const Memory<int8_t> memory{numbers, numbers, width, width, depth, depth, 0.2f, rows.data(), 0};
+    const Memory<int8_t> memory{numbers, numbers, width, width, depth, depth, 0.2f, cap, rows.data(), 0};
     Group group;
     group.add(query.data(), out.data(), rows.data(), static_cast<int64_t>(rows.size()), nullptr, nullptr);
     by.attend_int8(memory, group, scratch.data());
     return out;
   };
-  check(near(attend(STEP), attend(STEP_PORTABLE), 1e-5f), "attention in int8 of " + std::to_string(depth));
+  for (const float cap : {0.0f, 2.0f}) {
+    const bool same = near(attend(STEP, cap), attend(STEP_PORTABLE, cap), 1e-5f);
+    check(same, "attention in int8 of " + std::to_string(depth));
+  }
 }
 
 void compare_scans(int64_t count) {
