@@ -8,7 +8,6 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
@@ -44,7 +43,8 @@ class CheckpointWriter:
         self._run, self._metadata, self._processes, self._written = run, metadata, processes, written
         self._thread: threading.Thread | None = None
         self._failed: Exception | None = None
-        self._given_up = threading.Event()
+        self._in_parts = False
+        self._own_written, self._given_up = threading.Event(), threading.Event()
         self._copies: dict[tuple[str, str], torch.Tensor] = {}
 
     def __enter__(self) -> "CheckpointWriter":
@@ -59,8 +59,7 @@ class CheckpointWriter:
             return self.wait()
         if self._processes.count > 1:  # others may have ended, and never write their rows
             self._given_up.set()
-        with suppress(Exception):
-            self.wait()
+        self._join()
         return None
 
     def save(self, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
@@ -83,6 +82,8 @@ class CheckpointWriter:
             self._processes.agree(0.0)
         copies = {file: {name: self._copy(file, name, one) for name, one in group.items()}
                   for file, group in rows.items()}  # fmt: skip
+        self._in_parts = in_parts
+        self._own_written.clear()
         self._thread = threading.Thread(target=self._work, args=(part, folder, copies, state, in_parts), name="writer")
         self._thread.start()
 
@@ -93,11 +94,23 @@ class CheckpointWriter:
             raise failed
 
     def wait(self) -> None:
-        """Wait for the last write. Raises: as `check`."""
+        """Wait for the last write; all processes call this together, if the model is in parts.
+
+        Raises: as `check`; RuntimeError of torch, if another process has ended.
+        """
+        if self._thread is not None and self._in_parts:
+            # The files do not say that another process has ended, and will never write its rows; its connection does.
+            self._own_written.wait()
+            failed = self._processes.add(torch.tensor(float(self._failed is not None)))
+            if failed.item() > 0:
+                self._given_up.set()
+        self._join()
+        self.check()
+
+    def _join(self) -> None:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        self.check()
 
     def _begin(self, part: Path, rows: Files, state: State) -> None:
         part.mkdir(parents=True)
@@ -124,6 +137,8 @@ class CheckpointWriter:
             self._failed = error
             if self._processes.first:
                 shutil.rmtree(part, ignore_errors=True)
+        finally:
+            self._own_written.set()
 
     def _write(self, part: Path, folder: Path, rows: Files, state: State, *, in_parts: bool) -> None:
         first = self._processes.first
@@ -133,6 +148,7 @@ class CheckpointWriter:
         if not first:
             (part / _mark(self._processes.rank)).touch()
             return
+        self._own_written.set()
         if in_parts and not self._others_are_done(part):
             return
         sizes = {file: (part / file).stat().st_size for file in rows}

@@ -202,11 +202,13 @@ def test_process_that_is_killed_ends_the_others(folder: Path, tmp_path: Path) ->
     assert train_weights(load_spec(tmp_path / "tiny.yaml"), tmp_path / "data", tmp_path / "run", options).state.step
 
 
-def train_and_end(folder: Path) -> None:
-    """Train in parts; the second process is killed between its rows of the weights and of the states at step 8."""
+def train_and_end(folder: Path, seconds: float) -> None:
+    """Train in parts; the second process is killed between its rows of the weights and of the states at step 8, after
+    some seconds, in which the first one may have begun to wait for them."""
 
     def write_or_end(path: Path, *rows: Any) -> None:
         if path.parent.name == ".00000008.partial" and path.name == OPTIMIZER:
+            time.sleep(seconds)
             os.kill(os.getpid(), signal.SIGKILL)
         write_rows(path, *rows)
 
@@ -214,12 +216,14 @@ def train_and_end(folder: Path) -> None:
         if not processes.first:
             checkpoint_writer.write_rows = write_or_end
         options = Options(shard=True)
-        train_weights(load_spec(folder / "tiny.yaml"), folder / "data", folder / "ended", options, processes=processes)
+        run = folder / f"ended-{seconds}"
+        train_weights(load_spec(folder / "tiny.yaml"), folder / "data", run, options, processes=processes)
 
 
-def test_checkpoint_that_a_killed_process_was_writing_is_left_out(folder: Path) -> None:
+@pytest.mark.parametrize("seconds", [0.0, 3.0])
+def test_checkpoint_that_a_killed_process_was_writing_is_left_out(folder: Path, seconds: float) -> None:
     """The run goes on from the one before it, with the losses of a run that was not killed."""
-    processes, run = started(2, train_and_end, folder), folder / "ended"
+    processes, run = started(2, train_and_end, folder, seconds), folder / f"ended-{seconds}"
     for process in processes:
         process.join(60)
     assert [process.exitcode for process in processes] == [1, -signal.SIGKILL]
