@@ -186,7 +186,7 @@ struct AttendCached : OverCaches<AttendCached> {
       for (int64_t head = first; head < last; ++head) {
         const int64_t ahead = head + 1 < last ? static_cast<int64_t>(past.each_once().size()) : 0;
         const Memory<Stored> memory{
-            keys.head(slot, head), values.head(slot, head), keys.step(),   values.step(),           keys.depth,
+            keys.head(slot, head), values.head(slot, head), keys.step(),    values.step(),           keys.depth,
             values.depth,          attributes.scale,        attributes.cap, past.each_once().data(), ahead};
         if (head == first) fetch_rows(memory, past.each_once());
         Groups<Stored> groups(routines, memory, past.shared(), scratch.data());
@@ -232,16 +232,9 @@ struct ExtendCached : OverCaches<ExtendCached> {
       keys.extend(key.data + own * keys.newest_step(), positions, slot, position, first, last);
       values.extend(value.data + own * values.newest_step(), positions, slot, position, first, last);
       for (int64_t head = first; head < last; ++head) {
-        Memory<Stored> memory{keys.head(slot, head),
-                              values.head(slot, head),
-                              keys.step(),
-                              values.step(),
-                              keys.depth,
-                              values.depth,
-                              attributes.scale,
-                              attributes.cap,
-                              rows.data() + oldest,
-                              0};
+        Memory<Stored> memory{
+            keys.head(slot, head), values.head(slot, head), keys.step(),    values.step(),        keys.depth,
+            values.depth,          attributes.scale,        attributes.cap, rows.data() + oldest, 0};
         const int64_t together = window > 0 ? 0 : positions * queries.repeated;
         pack_keys(routines, memory, rows.data(), count, together);
         Groups<Stored> groups(routines, memory, window > 0 ? 0 : count, scratch.data());

@@ -86,6 +86,10 @@ struct Routines {
   void (*widen_bfloat16)(const uint16_t* values, int64_t count, float* wide);
   // A panel uint8 [steps][32][4], of bytes with two steps in their halves. The count is that of these bytes.
   void (*widen_int4)(const uint8_t* nibbles, int64_t count, uint8_t* wide);
+  // A panel of screened weights: words int16 [ceil(depth / 2)][32][2] and the rests of so many rows, int16 [rows][depth],
+  // to word * scale + rest * unit, [2 ceil(depth / 2)][32].
+  void (*widen_screened)(const int16_t* words, const int16_t* rest, int64_t rows, int64_t depth, const float* scale,
+                         const float* unit, float* wide);
   void (*activate)(Activation activation, float* values, int64_t count);
 
   // One row in place: two passes over the row for the layer norm; epsilon stands inside the root.

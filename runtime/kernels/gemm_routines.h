@@ -523,6 +523,43 @@ void widen_int4(const uint8_t* nibbles, int64_t count, uint8_t* wide) {
   }
 }
 
+// Plain loops, which the compiler makes vectors of.
+void widen_screened(const int16_t* words, const int16_t* rest, int64_t rows, int64_t depth, const float* scale,
+                    const float* unit, float* wide) {
+  constexpr int64_t TOGETHER = 16;        // pairs of columns, whose rests are turned into the order of the words
+  int32_t turned[TOGETHER * PANEL] = {};  // each a pair
+  const auto even = [](int32_t pair) { return static_cast<float>(static_cast<int16_t>(pair)); };
+  const auto odd = [](int32_t pair) { return static_cast<float>(pair >> 16); };
+  for (int64_t first = 0; first < depth; first += 2 * TOGETHER) {
+    const int64_t count = depth - first < 2 * TOGETHER ? depth - first : 2 * TOGETHER;
+    const bool whole = rows == PANEL && count % 8 == 0 && depth % 2 == 0;
+    // The same parts of the next panel, which is read next, if there is one.
+    for (int64_t row = 0; row < rows; ++row) __builtin_prefetch(rest + (PANEL + row) * depth + first, 0, 2);
+    for (int64_t row = 0; whole && row < PANEL; row += 4) {
+      const auto* from = reinterpret_cast<const float*>(rest + row * depth + first);  // pairs as bits
+      auto* to = reinterpret_cast<float*>(turned + row);
+      for (int64_t i = 0; i < count / 2; i += 4) pack_four(from + i, depth / 2, to + i * PANEL, PANEL);
+    }
+    for (int64_t row = 0; !whole && row < rows; ++row) {
+      const int16_t* from = rest + row * depth + first;
+      for (int64_t i = 0; i < count / 2; ++i) std::memcpy(&turned[i * PANEL + row], from + 2 * i, sizeof(int32_t));
+      if (count % 2 != 0) turned[count / 2 * PANEL + row] = static_cast<uint16_t>(from[count - 1]);
+    }
+    for (int64_t i = 0; 2 * i < count; ++i, words += 2 * PANEL, wide += 2 * PANEL) {
+      const int32_t* rests = turned + i * PANEL;
+      const int16_t* ahead = words + (depth + 1) / 2 * 2 * PANEL;
+      __builtin_prefetch(ahead, 0, 2);
+      __builtin_prefetch(ahead + PANEL, 0, 2);
+      for (int row = 0; row < PANEL; ++row) {
+        int32_t pair;
+        std::memcpy(&pair, words + 2 * row, sizeof pair);
+        wide[row] = even(pair) * scale[row] + even(rests[row]) * unit[row];
+        wide[PANEL + row] = odd(pair) * scale[row] + odd(rests[row]) * unit[row];
+      }
+    }
+  }
+}
+
 // e^x: x = n ln 2 + r with ln 2 in two parts (Cody and Waite), and the Taylor series of e^r for |r| <= ln(2) / 2.
 INLINE Float exponential(Float x) {
   x = Vector::max(Vector::all(-87.0f), Vector::min(Vector::all(88.0f), x));
@@ -745,6 +782,7 @@ constexpr Routines routines_of(const char* instructions) {
       widen_float16,
       widen_bfloat16,
       widen_int4,
+      widen_screened,
       activate,
       layer_norm,
       rms_norm,

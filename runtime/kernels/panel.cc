@@ -92,7 +92,7 @@ ScreenedRows::ScreenedRows(const Value& panels_, const Value& scale_, const Valu
     : depth(depth_) {
   require(scale_ && rest_, "screened weights have a scale and a rest");
   require(scale_.type == FLOAT && rest_.type == INT16, "the scale or the rest of screened weights has another type");
-  const int64_t rows = scale_.count();
+  rows = scale_.count();
   require(scale_.shape == Shape{rows} && rest_.shape == Shape({rows, depth}),
           "the rest of screened weights does not fit their scale and the depth of x");
   panels = reinterpret_cast<const int16_t*>(bind_weight(panels_, Precision::screened, rows, depth));
@@ -110,26 +110,15 @@ void ScreenedRows::copy(int64_t row, float factor, float* y) const {
   }
 }
 
-void ScreenedRows::copy_panel(int64_t panel, int64_t rows, float* y) const {
-  constexpr int64_t TOGETHER = 64;  // columns, whose rests stay in the first-level cache while they are transposed
+void ScreenedRows::copy_panel(int64_t panel, const Routines& routines, float* y) const {
+  const int64_t first = panel * PANEL, count = std::min<int64_t>(PANEL, rows - first);
+  float steps[PANEL] = {}, units[PANEL] = {};
+  for (int64_t row = 0; row < count; ++row) {
+    steps[row] = scale[first + row];
+    units[row] = unit_of(steps[row]);
+  }
   const int16_t* words = panels + panel * ceil_div(depth, 2) * PANEL * 2;
-  const int16_t* left = rest + panel * PANEL * depth;
-  float step[PANEL] = {}, unit[PANEL] = {}, rests[TOGETHER * PANEL] = {};
-  for (int64_t row = 0; row < rows; ++row) {
-    step[row] = scale[panel * PANEL + row];
-    unit[row] = unit_of(step[row]);
-  }
-  for (int64_t first = 0; first < depth; first += TOGETHER) {
-    const int64_t count = std::min(TOGETHER, depth - first);
-    for (int64_t row = 0; row < rows; ++row) {
-      for (int64_t k = 0; k < count; ++k) rests[k * PANEL + row] = left[row * depth + first + k];
-    }
-    for (int64_t k = 0; k < count; ++k) {
-      const int16_t* line = words + (first + k) / 2 * 2 * PANEL + (first + k) % 2;
-      for (int64_t row = 0; row < PANEL; ++row)
-        y[(first + k) * PANEL + row] = static_cast<float>(line[2 * row]) * step[row] + rests[k * PANEL + row] * unit[row];
-    }
-  }
+  routines.widen_screened(words, rest + first * depth, count, depth, steps, units, y);
 }
 
 }  // namespace xformc

@@ -32,7 +32,7 @@ struct ScreenedRows {
   const int16_t* panels = nullptr;  // [ceil(rows / 32)][ceil(depth / 2)][32][2]
   const float* scale = nullptr;     // [rows]
   const int16_t* rest = nullptr;    // [rows][depth]
-  int64_t depth = 0;
+  int64_t rows = 0, depth = 0;
 
   // The number of rows is that of the scales. Throws unless all parts fit.
   ScreenedRows() = default;
@@ -40,8 +40,8 @@ struct ScreenedRows {
 
   // Writes factor * row.
   void copy(int64_t row, float factor, float* y) const;
-  // Writes a panel of float32, [depth][32], of which the first so many rows exist.
-  void copy_panel(int64_t panel, int64_t rows, float* y) const;
+  // Writes a panel of float32, [depth][32], and one number more for each of its rows if the depth is odd.
+  void copy_panel(int64_t panel, const Routines& routines, float* y) const;
 };
 
 }  // namespace xformc

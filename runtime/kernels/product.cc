@@ -144,9 +144,9 @@ const void* PackedRows::widened(const Weight& weight, int64_t panel) const {
     routines_.widen_int4(reinterpret_cast<const uint8_t*>(stored), panel_bytes_, to);
     return to;
   }
-  auto* to = wide.at_least<float>(depth_ * PANEL);
+  auto* to = wide.at_least<float>((depth_ + 1) * PANEL);
   if (precision_ == Precision::screened) {
-    weight.screened.copy_panel(panel, std::min<int64_t>(PANEL, weight.outputs - panel * PANEL), to);
+    weight.screened.copy_panel(panel, routines_, to);
     return to;
   }
   const auto* from = reinterpret_cast<const uint16_t*>(stored);

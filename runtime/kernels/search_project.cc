@@ -36,6 +36,7 @@ class AskedLogits {
 struct ProjectCandidates : Kernel {
   explicit ProjectCandidates(const Attributes& info) {
     precision = precision_of(info.text("precision"));
+    require(precision != Precision::screened, "ScreenCandidates reads screened weights");
     vocabulary = info.integer("vocabulary");
     pad = info.integer_or("pad", 0);
     times = Times(info);

@@ -230,3 +230,26 @@ def test_what_does_not_fit_is_refused(changed: dict[str, Array], message: str) -
         "bias": None,
     }
     check_refused("ScreenCandidates", right, changed, message, list(RESULTS.values()), vocabulary=40)
+
+
+def test_candidates_of_a_projection_refuse_screened_weights() -> None:
+    made = screen(np.ones((40, 8), np.float32))
+    inputs = [np.zeros((1, 1, 1, 8), np.float32), np.zeros((1, 1), np.float32), np.array([2]), made.panels, made.scale]
+    with pytest.raises(Exception, match="ScreenCandidates reads screened weights"):
+        run_node("ProjectCandidates", inputs, list(RESULTS.values()), precision="screened", vocabulary=40)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"panels": np.zeros((2, 5, 32, 2), np.int16)}, "panels do not fit"),
+        ({"scale": np.zeros(41, np.float32)}, "the rest of screened weights does not fit"),
+        ({"rest": np.zeros((40, 9), np.int16)}, "the rest of screened weights does not fit"),
+        ({"rest": np.zeros((40, 8), np.float32)}, r"Type 'tensor\(float\)'"),
+    ],
+)
+def test_rows_of_screened_weights_that_do_not_fit_are_refused(changed: dict[str, Array], message: str) -> None:
+    made = screen(np.ones((40, 8), np.float32))
+    parts = {"panels": made.panels, "scale": made.scale, "rest": made.rest, **changed}
+    with pytest.raises(Exception, match=message):
+        embed("screened", np.array([3]), list(parts.values()), 8)
