@@ -106,8 +106,8 @@ def lower_decoder(
 
 def split_vocabulary(decoder: Decoder) -> Decoder:
     """Move the final projection of a lowered decoder out of the step, without a beam out of that of several tokens: its
-    `projection` computes the logits from the step's first output. If the logits do not come from a plain projection, the
-    decoder is returned unchanged.
+    `projection` computes the logits from the step's first output. If the logits do not come from a plain projection,
+    the decoder is returned unchanged.
     """
     beam = "beam" in decoder.token.type.names
     graph = decoder.step if beam or decoder.extend is None else decoder.extend
@@ -443,9 +443,7 @@ class _Lowering:
         return chains, {id(group[0]): group for group in alike.values()}
 
     def _layout(self, weight: Value) -> LayoutName:
-        return (
-            "screened" if weight.name in self.screened else "panels" if weight.name in self.packable else "rows"
-        )
+        return "screened" if weight.name in self.screened else "panels" if weight.name in self.packable else "rows"
 
     def _chain(self, node: Node, taken: Mapping[int, _Chain]) -> _Chain:
         """The projection with the following nodes that it can absorb, unless another chain has them."""

@@ -27,7 +27,10 @@ def row_layout(element: Element, encode: Encode, decode: Decode) -> Layout:
     def store(matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
         return {"": StoredTensor(element, (new, width), lambda: encode(matrix()))}
 
-    return Layout("", element, store, lambda array, scale, count: decode(array))
+    def restore(array: NDArray[Any], scale: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
+        return decode(array)
+
+    return Layout("", element, store, restore)
 
 
 def panel_layout(suffix: str, element: Element, encode: Encode, decode: Decode) -> Layout:

@@ -1,7 +1,7 @@
-"""Screened weights: float32 numbers in two parts of 16 bits, of which the first rules out most logits (docs/kernels.md).
+"""Screened weights: float32 numbers in two parts of 16 bits, the first of which rules out most logits.
 
-A number is `word * scale + rest * unit`. The words alone are precise enough to bound each logit; with the rests they are
-the numbers of the matrix.
+A number is `word * scale + rest * unit` (docs/kernels.md). The words alone are precise enough to bound each logit; with
+the rests they are the numbers of the matrix.
 """
 
 from dataclasses import dataclass
@@ -33,12 +33,11 @@ _ROWS = 1024
 
 @dataclass(frozen=True)
 class Screened:
-    """A matrix [new, width] as `words * scale[:, None] + rest * unit[:, None]`, where the unit is 2^-15 times the power of
-    two of the scale.
+    """A matrix [new, width] as `words * scale[:, None] + rest * unit[:, None]`; the units are those of `unit_of`.
 
-    panels: the words, int16 [ceil(new / 32), ceil(width / 2), 32, 2]; scale: [new], with 8 significant bits; rest: int16
-    [new, width]; largest [2]: the largest norm of a row of `matrix - words * scale[:, None]` and of a row of the matrix,
-    both rounded up.
+    panels: the words, int16 [ceil(new / 32), ceil(width / 2), 32, 2]; scale: [new], with 8 significant bits; rest:
+    int16 [new, width]; largest [2]: the largest norm of a row of `matrix - words * scale[:, None]` and of a row of the
+    matrix, both rounded up.
     """
 
     panels: NDArray[np.int16]
@@ -50,8 +49,8 @@ class Screened:
 def screen(matrix: Floats) -> Screened:
     """Quantize each row with about the smallest scale that keeps its words in 16 bits and its norm below `_NORM`.
 
-    Words times a scale are exact in float32. So is the sum, for each number of at least 256 scales; a smaller one is off
-    by half a unit at most.
+    A word times its scale is exact in float32. So is the sum, for each number of at least 256 scales; a smaller one is
+    off by half a unit at most.
 
     Raises: UserError for numbers that are not finite.
     """

@@ -32,8 +32,8 @@ class StoredTensor:
 
 
 Restore = Callable[..., NDArray[Any] | None]
-"""Takes the values, the tensors `beside` them (None if missing) and a count; returns `count` numbers in the order of the
-matrix, or None if the shapes do not match."""
+"""Takes the values, the tensors `beside` them (None if missing) and a count; returns `count` numbers in the order of
+the matrix, or None if the shapes do not match."""
 
 
 @dataclass(frozen=True)

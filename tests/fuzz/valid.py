@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from tests.fuzz.cases import STORED, Array, Buffer, Case, Operand, Stored, Tensor
+from tests.fuzz.cases import STORED, Buffer, Case, Operand, Stored, Tensor
 
 PRECISIONS = ("float32", "float16", "bfloat16", "bfloat16_pairs", "int8", "int4")
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid")
@@ -98,7 +98,10 @@ def _project(random: Random) -> Drawn:
         floats(random, first) if norm == "layer" else None,
     ]
     for shape in shapes:
-        inputs += [*_tensors(random, precision, math.prod(shape), depth), *([floats(random, math.prod(shape))] if bias else [])]
+        inputs += [
+            *_tensors(random, precision, math.prod(shape), depth),
+            *([floats(random, math.prod(shape))] if bias else []),
+        ]
     attributes = {"depth": len(axes), "parts": parts, "ranks": ranks, "sizes": sizes, "bias": int(bias)}
     attributes |= {"precision": precision, "activation": random.choice(ACTIVATIONS), "norm": norm, "epsilon": 1e-5}
     return inputs, [np.float32] * parts, attributes

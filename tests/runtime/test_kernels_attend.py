@@ -43,7 +43,7 @@ def kept(rows: Array, stored: Stored) -> Array:
 
 
 def attention(
-    query: Array, key: Array, value: Array, seen: Array, scale: float, bias: Array | float = 0.0, cap: float = 0.0
+    query: Array, key: Array, value: Array, seen: Array, scale: float, bias: Array | float = 0.0, *, cap: float = 0.0
 ) -> NDArray[np.float64]:
     """Of queries [n, d_k] to keys [n, keys, d_k], where seen [n, keys]; in float64."""
     scores = scale * np.einsum("nd,nkd->nk", query.astype(np.float64), key)
@@ -77,7 +77,7 @@ def plain_attend(
         one_key, one_value = key[slot][None, :, s], value[slot][None, :, s]
         for r in range(repeated):
             one, added = query[b, row, s, r][None], 0.0 if bias is None else bias[s, r, row]
-            result[b, row, s, r] = attention(one, one_key, one_value, seen[None], scale, added, cap)[0]
+            result[b, row, s, r] = attention(one, one_key, one_value, seen[None], scale, added, cap=cap)[0]
     return result
 
 
@@ -107,7 +107,7 @@ def test_attend_is_attention(seed: int, stored: Stored) -> None:
 
 
 def attend(
-    query: Array, key: Array, value: Array, mask: Array | None, causal: int = 0, threads: int = 1, cap: float = 0.0
+    query: Array, key: Array, value: Array, mask: Array | None, causal: int = 0, threads: int = 1, *, cap: float = 0.0
 ) -> Array:
     """Attend of a query [batch, rows, heads, d]."""
     heads = query.shape[2]
@@ -315,7 +315,7 @@ def test_attend_cached_is_attention_to_ones_ancestors(seed: int, stored: Stored)
             rows = [(i, b, own[i], s) for i in range(position + 1) if not window or i > position - window]
             keys, values = (kept(np.array([array[row] for row in rows])[None], stored) for array in (key, value))
             seen, added = np.ones((1, len(rows)), FLAG), bias[s * repeated + r] if has_bias else 0.0
-            expected = attention(query[b, w, s, r][None], keys, values, seen, 0.2, added, cap)
+            expected = attention(query[b, w, s, r][None], keys, values, seen, 0.2, added, cap=cap)
             np.testing.assert_allclose(result[b, w, s, r], expected[0], rtol=1e-5, atol=3e-6)
         parents = rng.integers(0, beam, (batch, beam))
         ancestors = np.take_along_axis(

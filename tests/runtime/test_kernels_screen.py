@@ -1,5 +1,7 @@
 """ScreenCandidates of runtime/kernels/ against the same candidates in float64, and its margins."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -134,13 +136,13 @@ def test_weights_that_are_not_finite_are_refused() -> None:
 def test_a_row_without_numbers_hides_no_others() -> None:
     rng = np.random.default_rng(5)
     matrix, x = rng.normal(size=(2000, 30)).astype(np.float32), rng.normal(size=(3, 2, 1, 30)).astype(np.float32)
-    matrix[78] = 0
-    check(screened(matrix, None, x, np.zeros((3, 2), np.float32)), totals(matrix, None, x, np.zeros((3, 2))), 2000, 1e-4)
+    matrix[78], scores = 0, np.zeros((3, 2), np.float32)
+    check(screened(matrix, None, x, scores), totals(matrix, None, x, scores), 2000, 1e-4)
 
 
 def test_engines_before_version_20_have_the_matrix_itself() -> None:
     """The same bits, if all numbers are those of the two parts."""
-    _, bias, x, scores = random_case(3)
+    _, _, x, scores = random_case(3)
     made = screen(np.random.default_rng(3).normal(size=(1000, x.shape[-1])).astype(np.float32))
     matrix = unscreen(made.panels, made.scale, made.rest)
     given = [x, scores, np.array([scores.shape[1]])]
@@ -153,7 +155,9 @@ def test_engines_before_version_20_have_the_matrix_itself() -> None:
         assert one.tobytes() == two.tobytes()
 
 
-@pytest.mark.parametrize(("rows", "depth", "scale"), [(1, 1, 1), (33, 5, 1e-3), (2000, 512, 0.05), (64, 30, 1e30), (5, 8, 0)])
+@pytest.mark.parametrize(
+    ("rows", "depth", "scale"), [(1, 1, 1), (33, 5, 1e-3), (2000, 512, 0.05), (64, 30, 1e30), (5, 8, 0)]
+)
 def test_the_two_parts_are_the_matrix(rows: int, depth: int, scale: float) -> None:
     matrix = (scale * np.random.default_rng(rows).normal(size=(rows, depth))).astype(np.float32)
     made = screen(matrix)
@@ -182,7 +186,15 @@ def embed(precision: str, ids: Array, weight: list[Array], width: int) -> Array:
 
 
 def project(precision: str, x: Array, weight: list[Array], new: int) -> Array:
-    attributes = {"depth": 1, "parts": 1, "ranks": [1], "sizes": [new], "bias": 0, "activation": "none", "norm": "none"}
+    attributes: dict[str, Any] = {
+        "depth": 1,
+        "parts": 1,
+        "ranks": [1],
+        "sizes": [new],
+        "bias": 0,
+        "activation": "none",
+        "norm": "none",
+    }
     inputs = [x, None, None, None, *weight]
     return run_node("Project", inputs, [np.float32], precision=precision, **attributes)[0]
 

@@ -36,9 +36,7 @@ from xformc.format.precision import WORDS, Precision
 SIZES = (5, 9, 7)
 NEW, WIDTH = 5, 63
 ASKED: dict[str, tuple[Precision, LayoutName]] = {
-    f"{precision} {name}": (precision, name)
-    for precision, format in FORMATS.items()
-    for name in format.layouts
+    f"{precision} {name}": (precision, name) for precision, format in FORMATS.items() for name in format.layouts
 }
 EXACT = {"float32": 0.0, "float16": 2**-11, "bfloat16": 2**-8}
 
