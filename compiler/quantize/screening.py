@@ -63,7 +63,7 @@ def screen(matrix: Floats) -> Screened:
     for first in range(0, new, _ROWS):
         rows = matrix[first : first + _ROWS].astype(np.float64)
         if not np.isfinite(rows).all():
-            raise UserError("a vocabulary has weights that are not finite", hint="its logits cannot be compared")
+            raise UserError("the weights of a vocabulary are not finite", hint="the training may have diverged")
         norms = np.linalg.norm(rows, axis=1)
         steps = _short(np.maximum(np.abs(rows).max(1, initial=0) / _MOST, norms / _NORM).astype(np.float32))
         words = np.clip(np.rint(_divided(rows, steps)), -_MOST, _MOST)
