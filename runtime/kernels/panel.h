@@ -27,15 +27,15 @@ int64_t panel_bytes(Precision precision, int64_t depth);
 // The data of a weight; throws unless it is stored with this precision and these sizes.
 const char* bind_weight(const Value& weight, Precision precision, int64_t outputs, int64_t depth);
 
-// Rows of float32 numbers in two parts (docs/kernels.md#screened-weights): integers in panels, and what these leave over.
+// Rows of float32 numbers in two parts (docs/kernels.md#screened-weights): words in panels, and what these leave over.
 struct ScreenedRows {
   const int16_t* panels = nullptr;  // [ceil(rows / 32)][ceil(depth / 2)][32][2]
   const float* scale = nullptr;     // [rows]
   const int16_t* rest = nullptr;    // [rows][depth]
   int64_t rows = 0, depth = 0;
 
-  // The number of rows is that of the scales. Throws unless all parts fit.
   ScreenedRows() = default;
+  // The number of rows is that of the scales. Throws unless all parts fit.
   ScreenedRows(const Value& panels, const Value& scale, const Value& rest, int64_t depth);
 
   // Writes factor * row.
