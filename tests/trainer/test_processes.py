@@ -1,3 +1,4 @@
+import errno
 import json
 import os
 import shutil
@@ -231,6 +232,29 @@ def test_checkpoint_that_a_killed_process_was_writing_is_left_out(folder: Path, 
     train_weights(load_spec(folder / "tiny.yaml"), folder / "data", run, Options(resume=True), quiet=True)
     assert losses(run)[-1] == pytest.approx(losses(folder / "alone")[-1], rel=BOUND)
     assert not list((run / "checkpoints").glob(".*"))
+
+
+def train_without_space(folder: Path) -> None:
+    """Train in parts; the second process cannot write its rows at step 8."""
+
+    def write_or_fail(path: Path, *rows: Any) -> None:
+        if path.parent.name == ".00000008.partial":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_rows(path, *rows)
+
+    with joined() as processes:
+        if not processes.first:
+            checkpoint_writer.write_rows = write_or_fail
+        run, options = folder / "without-space", Options(shard=True)
+        train_weights(load_spec(folder / "tiny.yaml"), folder / "data", run, options, processes=processes)
+
+
+def test_a_process_that_cannot_write_its_rows_ends_all(folder: Path) -> None:
+    processes = started(2, train_without_space, folder)
+    for process in processes:
+        process.join(60)
+    assert [process.exitcode for process in processes] == [LOST, 1]
+    assert [path.name for path in list_checkpoints(folder / "without-space")] == ["00000004"]
 
 
 def fail() -> None:
