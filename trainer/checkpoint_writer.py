@@ -84,7 +84,7 @@ class CheckpointWriter:
                   for file, group in rows.items()}  # fmt: skip
         self._in_parts = in_parts
         self._own_written.clear()
-        self._thread = threading.Thread(target=self._work, args=(part, folder, copies, state, in_parts), name="writer")
+        self._thread = threading.Thread(target=self._work, args=(part, folder, copies, state), name="writer")
         self._thread.start()
 
     def check(self) -> None:
@@ -129,10 +129,10 @@ class CheckpointWriter:
             copy = self._copies[file, name] = torch.empty_like(rows.tensor, device="cpu")
         return replace(rows, tensor=copy.copy_(rows.tensor.detach()))
 
-    def _work(self, part: Path, folder: Path, rows: Files, state: State, in_parts: bool) -> None:
+    def _work(self, part: Path, folder: Path, rows: Files, state: State) -> None:
         try:
             with writing(folder):
-                self._write(part, folder, rows, state, in_parts=in_parts)
+                self._write(part, folder, rows, state)
         except Exception as error:  # the next step raises it
             self._failed = error
             if self._processes.first:
@@ -140,7 +140,7 @@ class CheckpointWriter:
         finally:
             self._own_written.set()
 
-    def _write(self, part: Path, folder: Path, rows: Files, state: State, *, in_parts: bool) -> None:
+    def _write(self, part: Path, folder: Path, rows: Files, state: State) -> None:
         first = self._processes.first
         for file, group in rows.items():
             own = {name: one for name, one in group.items() if first or one.in_parts}
@@ -149,7 +149,7 @@ class CheckpointWriter:
             (part / _mark(self._processes.rank)).touch()
             return
         self._own_written.set()
-        if in_parts and not self._others_are_done(part):
+        if self._in_parts and not self._others_are_done(part):
             return
         sizes = {file: (part / file).stat().st_size for file in rows}
         (part / STATE).write_text(json.dumps({**asdict(state), "bytes": sizes}, indent=2) + "\n")

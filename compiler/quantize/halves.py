@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.graph.weight import Weight
 from xformc.compiler.quantize.elements import Element
-from xformc.compiler.quantize.layouts import PANEL, PANELS, panel_layout, row_layout
+from xformc.compiler.quantize.layouts import (
+    PAIR,
+    PANEL,
+    PANELS,
+    from_pairs,
+    paired_shape,
+    panel_layout,
+    row_layout,
+    to_pairs,
+)
 from xformc.compiler.quantize.number_format import Layouts, LinearMap, NumberFormat, ProductStage
 from xformc.compiler.quantize.stored import Floats, Layout, Matrix, StoredTensor
 from xformc.errors import UserError
@@ -23,9 +32,6 @@ from xformc.format.targets import Traits
 if TYPE_CHECKING:
     from torch import Tensor
 
-
-PAIR = 2
-"""The number of adjacent elements of a row that panels of bfloat16 keep together."""
 
 MINUS_ZERO = 0x8000
 """-0 in bfloat16."""
@@ -112,25 +118,25 @@ def pair_panels(halves: NDArray[np.uint16]) -> NDArray[np.uint16]:
     An odd width is followed by -0. No weight is stored as -0, so this tells the width.
     """
     new, width = halves.shape
-    count, pairs = -(-new // PANEL), -(-width // PAIR)
+    count, pairs, _, _ = paired_shape(new, width)
     padded = np.zeros((count * PANEL, pairs * PAIR), np.uint16)
     padded[:new, :width] = np.where(halves == MINUS_ZERO, 0, halves)
     padded[:, width:] = MINUS_ZERO
-    return np.ascontiguousarray(padded.reshape(count, PANEL, pairs, PAIR).transpose(0, 2, 1, 3))
+    return to_pairs(padded)
 
 
 def from_pair_panels(stored: NDArray[np.uint16], count: int) -> NDArray[np.uint16] | None:
     """The inverse of `pair_panels`, for a matrix of `count` numbers: bfloat16 [new, width], or None if none fits."""
     if not stored.size:
         return None
-    rows = stored.transpose(0, 2, 1, 3).reshape(stored.shape[0] * PANEL, -1)
+    rows = from_pairs(stored)
     width = rows.shape[1] - int((rows[:, -1] == MINUS_ZERO).all())
     new = count // width if count % width == 0 else 0
     return rows[:new, :width] if new and -(-new // PANEL) == stored.shape[0] else None
 
 
 def _store_pairs(matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
-    shape = (-(-new // PANEL), -(-width // PAIR), PANEL, PAIR)
+    shape = paired_shape(new, width)
     return {PANELS: StoredTensor(Element.UINT16, shape, lambda: pair_panels(to_bfloat16(matrix())))}
 
 

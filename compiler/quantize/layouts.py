@@ -17,6 +17,9 @@ PANEL = 32
 QUAD = 4
 """The number of adjacent elements of a row that integer panels keep together."""
 
+PAIR = 2
+"""The number of adjacent elements of a row that panels of 16-bit integers and of bfloat16 keep together."""
+
 Encode = Callable[[Floats], NDArray[Any]]
 Decode = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -62,3 +65,19 @@ def panels(matrix: NDArray[Any]) -> NDArray[Any]:
 def from_panels(stored: NDArray[Any], new: int) -> NDArray[Any]:
     """The inverse of `panels`: the matrix [new, width]."""
     return stored.transpose(0, 2, 1).reshape(-1, stored.shape[1])[:new]
+
+
+def paired_shape(new: int, width: int) -> tuple[int, int, int, int]:
+    """The shape of the panels of a matrix [new, width] that keep PAIR elements of a row together."""
+    return -(-new // PANEL), -(-width // PAIR), PANEL, PAIR
+
+
+def to_pairs(padded: NDArray[Any]) -> NDArray[Any]:
+    """Panels of a matrix whose rows are a multiple of PANEL, and its columns of PAIR."""
+    count, pairs, _, _ = paired_shape(*padded.shape)
+    return np.ascontiguousarray(padded.reshape(count, PANEL, pairs, PAIR).transpose(0, 2, 1, 3))
+
+
+def from_pairs(stored: NDArray[Any]) -> NDArray[Any]:
+    """The inverse of `to_pairs`."""
+    return stored.transpose(0, 2, 1, 3).reshape(stored.shape[0] * PANEL, -1)

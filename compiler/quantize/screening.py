@@ -12,12 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.compiler.quantize.elements import Element
-from xformc.compiler.quantize.layouts import PANEL
+from xformc.compiler.quantize.layouts import PAIR, PANEL, from_pairs, paired_shape, to_pairs
 from xformc.compiler.quantize.stored import Floats, Layout, Matrix, StoredTensor
 from xformc.errors import UserError
-
-PAIR = 2
-"""The number of adjacent elements of a row that panels of 16-bit integers keep together."""
 
 _MOST, _NORM = 32767, 46000
 """The largest integer, and the largest norm of a row before rounding; dot products of two rows then fit in 32 bits."""
@@ -55,7 +52,7 @@ def screen(matrix: Floats) -> Screened:
     Raises: UserError for numbers that are not finite.
     """
     new, width = matrix.shape
-    count, pairs = -(-new // PANEL), -(-width // PAIR)
+    count, pairs, _, _ = paired_shape(new, width)
     padded = np.zeros((count * PANEL, pairs * PAIR), np.int16)
     rest = np.zeros((new, width), np.int16)
     scale = np.zeros(new, np.float32)
@@ -74,16 +71,14 @@ def screen(matrix: Floats) -> Screened:
         scale[first:last] = steps
         error = max(error, float(np.linalg.norm(left, axis=1).max(initial=0)))
         norm = max(norm, float(norms.max(initial=0)))
-    panels = padded.reshape(count, PANEL, pairs, PAIR).transpose(0, 2, 1, 3)
     largest = np.nextafter(np.array([error, norm], np.float32), np.float32(np.inf))
-    return Screened(np.ascontiguousarray(panels), scale, rest, largest)
+    return Screened(to_pairs(padded), scale, rest, largest)
 
 
 def unscreen(panels: NDArray[np.int16], scale: Floats, rest: NDArray[np.int16]) -> Floats:
     """The matrix, as the kernels compute it."""
     new, width = rest.shape
-    words = panels.transpose(0, 2, 1, 3).reshape(panels.shape[0] * PANEL, -1)[:new, :width]
-    wide = words.astype(np.float32) * scale[:, None]
+    wide = from_pairs(panels)[:new, :width].astype(np.float32) * scale[:, None]
     wide += rest.astype(np.float32) * unit_of(scale)[:, None]
     return wide
 
@@ -104,9 +99,8 @@ def _divided(rows: NDArray[np.float64], scale: Floats) -> NDArray[np.float64]:
 
 def _store(matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
     made = cache(lambda: screen(matrix()))
-    panels = (-(-new // PANEL), -(-width // PAIR), PANEL, PAIR)
     return {
-        ".screen": StoredTensor(Element.INT16, panels, lambda: made().panels),
+        ".screen": StoredTensor(Element.INT16, paired_shape(new, width), lambda: made().panels),
         _SCALE: StoredTensor(Element.FLOAT, (new,), lambda: made().scale),
         _REST: StoredTensor(Element.INT16, (new, width), lambda: made().rest),
         ".screen_largest": StoredTensor(Element.FLOAT, (2,), lambda: made().largest),
@@ -119,7 +113,7 @@ def _restore(
     if scale is None or rest is None or rest.ndim != 2 or scale.shape != rest.shape[:1]:
         return None
     new, width = rest.shape
-    if panels.shape != (-(-new // PANEL), -(-width // PAIR), PANEL, PAIR):
+    if panels.shape != paired_shape(new, width):
         return None
     return unscreen(panels, np.asarray(scale, np.float32), rest)
 

@@ -11,6 +11,8 @@ from numpy.typing import DTypeLike
 from tests.fuzz.cases import STORED, Buffer, Case, Operand, Stored, Tensor
 
 PRECISIONS = ("float32", "float16", "bfloat16", "bfloat16_pairs", "int8", "int4")
+SCREENED = "screened"
+"""Not of ProjectCandidates."""
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid")
 NORMS = ("none", "layer", "rms")
 SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 16, 31, 32, 33, 40, 64, 65)
@@ -59,7 +61,7 @@ def _screened(random: Random, outputs: int, depth: int) -> list[Tensor]:
 
 def _tensors(random: Random, precision: str, outputs: int, depth: int) -> list[Tensor]:
     """A weight in panels, and what belongs to it."""
-    if precision == "screened":
+    if precision == SCREENED:
         return _screened(random, outputs, depth)
     weight, scale = _weight(random, precision, outputs, depth)
     return [weight] if scale is None else [weight, scale]
@@ -85,7 +87,7 @@ def _project(random: Random) -> Drawn:
     large = random.random() < 0.05  # then threads share the work
     leading = [random.choice(COUNTS) for _ in range(random.randint(0, 2))] if not large else [random.choice((0, 9, 80))]
     axes = [random.choice(SIZES) for _ in range(random.randint(1, 2))] if not large else [320]
-    parts, precision, depth = random.choice((1, 1, 2, 3)), random.choice((*PRECISIONS, "screened")), math.prod(axes)
+    parts, precision, depth = random.choice((1, 1, 2, 3)), random.choice((*PRECISIONS, SCREENED)), math.prod(axes)
     norm = random.choice(NORMS) if parts == 1 else "none"
     ranks = [random.randint(0, 2) for _ in range(parts)] if not large else [1] * parts
     sizes = [random.choice(SIZES) if not large else 1040 for _ in range(sum(ranks))]
@@ -108,7 +110,7 @@ def _project(random: Random) -> Drawn:
 
 
 def _embed(random: Random) -> Drawn:
-    precision, width = random.choice((*PRECISIONS, "screened")), random.choice(SIZES)
+    precision, width = random.choice((*PRECISIONS, SCREENED)), random.choice(SIZES)
     vocabulary = random.choice(SIZES)
     weight = _tensors(random, precision, vocabulary, width)
     if precision == "float32" and random.random() < 0.5:
