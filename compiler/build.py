@@ -33,7 +33,9 @@ from xformc.compiler.quantize.calibration import RULE, Example, calibrate, calib
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.compiler.quantize.number_format import Refusal
 from xformc.compiler.results.kind import KINDS
+from xformc.compiler.shortlist import read_shortlist
 from xformc.compiler.spec import Spec, SpecError
+from xformc.compiler.spec.alignment import SOURCE
 from xformc.compiler.spec.problems import Problem
 from xformc.errors import UserError
 from xformc.files import atomic_directory
@@ -120,9 +122,10 @@ def build_program(  # noqa: PLR0913 (each is a part of an engine)
     rounding: Rounding = Rounding(),
     plans: PlanOptions | None = None,
     record: Path | None = None,
+    shortlist: Path | None = None,
 ) -> Certificate:
     """As `build_engine`, from the result of `compile_engine`. `record`: the record of an imported run, a part of the
-    engine.
+    engine. `shortlist`: a file of the tokens among which the search looks.
     """
     spec, target = program.spec, program.target
     assert target is not None, f"{spec.name} was compiled for training"
@@ -135,6 +138,8 @@ def build_program(  # noqa: PLR0913 (each is a part of an engine)
     precision = spec.precisions(default)
     _check_fixed(program)
     _check_prefix(program)
+    if shortlist is not None:
+        program = _with_shortlist(program, shortlist)
     _open_vocabularys(program, tokenizers or {})
     build_plans = None if plans is None else plan_writer(program, default, plans, progress)
     named = _named_results(program, labels)
@@ -221,6 +226,18 @@ def _check_prefix(program: Program) -> None:
     longest = program.longest if program.prefix else None
     if longest is not None and len(program.prefix) > longest:
         raise UserError(f"decode.prefix has {len(program.prefix)} tokens; the model writes at most {longest}")
+
+
+def _with_shortlist(program: Program, path: Path) -> Program:
+    """The program whose search looks among the tokens of a file. Raises: UserError if that is none, or does not fit."""
+    if program.task != "translation" or program.times is not None or program.inputs[SOURCE].kind != "tokens":
+        raise UserError("--shortlist is for models that translate text", hint="leave it out")
+    if program.traits.fixed:
+        hint = "leave it out, or build with --target native, cpu or portable"
+        raise UserError(f"--shortlist: --target {program.target} has no search with a shortlist", hint=hint)
+    found, source, written = read_shortlist(path), program.inputs[SOURCE], program.inputs[str(program.written)]
+    found.check(source.pieces, written.pieces, str(path))
+    return replace(program, shortlist=found.for_tokens(source.special, written.special))
 
 
 def _open_vocabularys(program: Program, tokenizers: Mapping[str, Path]) -> None:
@@ -405,6 +422,7 @@ def _manifest(
         **({"controls": list(program.controls)} if program.controls else {}),
         **({"prefix": list(program.prefix)} if program.prefix else {}),
         **({} if program.speech is None else {"speech": program.speech.recorded()}),
+        **({} if program.shortlist is None else {"shortlist": True}),
         **({"suppress_first": list(program.suppress_first)} if program.suppress_first else {}),
         "parameters": program.graph.parameter_count(),
         "weights": "trained" if trained else "fresh",

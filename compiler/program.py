@@ -10,6 +10,7 @@ from xformc.compiler.graph.timed import outputs_of
 from xformc.compiler.ops.positions import longest
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.results.kind import KINDS, Declared, output_names, positions_of
+from xformc.compiler.shortlist import Shortlist
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import sequences_of
 from xformc.compiler.spec.sections import Decode, Sample
@@ -32,7 +33,8 @@ class Program:
     missing. graph: from the model's inputs to its result or its loss. steps: for tasks that decode, the graphs that run
     once and per token. passed: the names of the passes that ran, in order. covering: the name of the attention weights
     whose coverage of the source the search weighs, if the spec asks for it. caches: how keys and values are stored.
-    screened: the weights that the search of the engine screens, from the pass `lower` on.
+    screened: the weights that the search of the engine screens, from the pass `lower` on. shortlist: the tokens among which
+    the engine's search looks; None for all.
     """
 
     spec: Spec
@@ -44,6 +46,7 @@ class Program:
     covering: str | None = None
     caches: Caches = "auto"
     screened: frozenset[str] = frozenset()
+    shortlist: Shortlist | None = None
 
     @property
     def task(self) -> str:
@@ -236,14 +239,15 @@ class Program:
 
     @property
     def refills_searches(self) -> bool:
-        """Whether texts may join and leave a batch of searches: translations with kernels, without other results and
-        without coverage."""
+        """Whether texts may join and leave a batch of searches: translations with kernels, without other results,
+        coverage and a shortlist."""
         return (
             self.decoding == "search"
             and self.task == "translation"
             and self.traits.kernels
             and len(self.results) == 1
             and self.covering is None
+            and self.shortlist is None
         )
 
     @property

@@ -32,6 +32,7 @@ class BuildOptions:
     calibrate: files of examples to calibrate int8 and float8 matrix products with.
     compare: a source and its reference, to compare BLEU with float32.
     caches: how the keys and values that a step reads are stored; None: the spec's choice.
+    shortlist: a file of the tokens among which the search looks.
     profile, builder: of TensorRT's plans; None: the profile that follows from the spec, and the builder installed.
     """
 
@@ -42,6 +43,7 @@ class BuildOptions:
     profile: str | None = None
     builder: str | None = None
     caches: Caches | None = None
+    shortlist: Path | None = None
 
 
 def build_run(
@@ -83,6 +85,7 @@ def build_run(
         rounding=rounding,
         plans=plans,
         record=files.record,
+        shortlist=options.shortlist,
     )
 
 

@@ -17,6 +17,7 @@ from xformc.compiler.backends.onnx.initializers import (
     read_operators,
     read_parameters,
     read_precisions,
+    read_tables,
 )
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.cache_stages import cache_stages
@@ -29,6 +30,7 @@ from xformc.compiler.ops.roundable import linear_weights
 from xformc.compiler.pipeline import compile_engine
 from xformc.compiler.program import Program
 from xformc.compiler.quantize.calibration import calibrated_weights
+from xformc.compiler.shortlist import TENSORS, Shortlist, in_model, shortlist_of
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.format.certificate import Certificate, Stage
@@ -95,6 +97,7 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     spec = load_spec(folder / SPEC)
     precision = spec.precisions(manifest.precision)
     program = replace(compile_engine(spec, manifest.target, precision), caches=manifest.caches)
+    program = replace(program, shortlist=_shortlist(folder / MODEL))
     _check_claims(folder, manifest, program)
     module = TorchModule(program.graph).eval()
     module.load_arrays(engine_parameters(program.graph, folder / MODEL))
@@ -114,6 +117,7 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
         "prefix": manifest.prefix,
         "suppress_first": manifest.suppress_first,
         "speech": manifest.speech,
+        "shortlist": manifest.shortlist,
     }
     facts = {
         "task": program.task,
@@ -123,6 +127,7 @@ def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:
         "prefix": program.prefix,
         "suppress_first": program.suppress_first,
         "speech": program.speech,
+        "shortlist": program.shortlist is not None,
     }
     if manifest.beams is not None and program.beams is not None:  # engines of before have none
         claims["beams"], facts["beams"] = recorded(manifest.beams), recorded(program.beams)
@@ -177,6 +182,17 @@ def _input_scales(
         message = f"the calibrated weights differ from {MANIFEST} and {SPEC}: {', '.join(wrong[:8])}"
         raise UserError(message, place=str(model), hint=_REBUILD)
     return scales
+
+
+def _shortlist(model: Path) -> Shortlist | None:
+    """The shortlist of an engine's search. Raises: UserError if it is broken."""
+    try:
+        found = read_tables(model, map(in_model, TENSORS))
+    except (OSError, ValueError, DecodeError) as error:
+        raise UserError(f"not a complete ONNX model: {error}", place=str(model)) from error
+    if not found:
+        return None
+    return shortlist_of({name: found.get(in_model(name)) for name in TENSORS}, str(model))
 
 
 def engine_parameters(graph: Graph, model: Path) -> dict[str, Any]:

@@ -30,7 +30,7 @@ def apart(found: Any, expected: Any, size: float) -> float:
 
 
 def largest(rows: NDArray[Any], least: float = 1.0) -> NDArray[Any]:
-    """The largest size of the numbers of each row, [.., 1], without those that dwarf it."""
-    sizes = np.abs(rows)
+    """The largest size of the numbers of each row, [.., 1], without those that dwarf it, and without -inf."""
+    sizes = np.abs(np.where(np.isneginf(rows), 0.0, rows))
     median = np.quantile(sizes, 0.5, axis=-1, keepdims=True, method="higher")
     return np.where(sizes > DWARFING * np.maximum(median, least), 0.0, sizes).max(-1, keepdims=True)

@@ -209,6 +209,7 @@ def emit_project_candidates(
     beam: tuple[str, str],
     rest: tuple[Operand, ...],
     attributes: Mapping[str, int],
+    lists: tuple[str, ...] | None = None,
 ) -> tuple[str, ...]:
     """Write the search candidates of this plain projection of `x`, whose logits are [batch, beam, 1, vocabulary].
 
@@ -217,8 +218,8 @@ def emit_project_candidates(
     `beam` are the scores of the hypotheses and the width; `rest` the tokens that texts begin with, padded with the
     attribute `pad`, and the position, then what edits scores, if anything does.
 
-    Uses ProjectCandidates, or ScreenCandidates for a projection to screen. Return the names of scores, tokens and
-    parents.
+    Uses ProjectCandidates, or ScreenCandidates for a projection to screen; with `lists`, the results of Shortlist,
+    ShortlistCandidates. Return the names of scores, tokens and parents.
     """
     op, (value, weight, *bias) = project.op, project.inputs
     assert isinstance(op, Project)
@@ -227,6 +228,12 @@ def emit_project_candidates(
     depth = prod(weight.type.sizes()) // vocabulary
     x = emit_aligned(onnx, x, value.type, ordered)
     given = (onnx.op("Reshape", x, [-1, 1, 1, depth]) if "beam" not in value.type.names else x, *beam)
+    if lists is not None:
+        precision, whole = emit_vocabulary(onnx, project)
+        inputs = (*given, *lists, *whole, *rest)
+        return onnx.ops(
+            "ShortlistCandidates", 3, *inputs, domain=DOMAIN, precision=precision, vocabulary=vocabulary, **attributes
+        )
     biases = [onnx.flat(item.name, vocabulary) for item in bias] or [""]
     matrix = onnx.weight(weight.name, op.layout, vocabulary, depth)
     if op.layout == "screened":
@@ -243,6 +250,17 @@ def emit_project_candidates(
         vocabulary=vocabulary,
         **attributes,
     )
+
+
+def emit_vocabulary(onnx: OnnxEmitter, project: Node) -> tuple[str, tuple[str, str, str, str]]:
+    """The precision of a plain projection onto the vocabulary, as the kernels call it, and its numbers, scale, rest and
+    bias; empty for what it lacks."""
+    op, (_, weight, *bias) = project.op, project.inputs
+    assert isinstance(op, Project)
+    vocabulary = prod(axis.size or 1 for axis in _new(op, weight.type))
+    matrix = onnx.weight(weight.name, op.layout, vocabulary, prod(weight.type.sizes()) // vocabulary)
+    numbers, scale, rest = (*_matrix(matrix), "", "")[:3]
+    return _kernel(matrix), (numbers, scale, rest, onnx.flat(bias[0].name, vocabulary) if bias else "")
 
 
 def _kernel(weight: Weight) -> str:

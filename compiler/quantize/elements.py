@@ -17,6 +17,7 @@ class Element(IntEnum):
     INT8 = 3
     UINT16 = 4
     INT16 = 5
+    INT32 = 6
     FLOAT16 = 10
     BFLOAT16 = 16
     FLOAT8E4M3FN = 17
@@ -29,6 +30,7 @@ _NUMPY: dict[Element, tuple[int, type[np.generic]]] = {
     Element.INT8: (8, np.int8),
     Element.UINT16: (16, np.uint16),
     Element.INT16: (16, np.int16),
+    Element.INT32: (32, np.int32),
     Element.FLOAT16: (16, np.float16),
     Element.BFLOAT16: (16, np.uint16),
     Element.FLOAT8E4M3FN: (8, np.uint8),

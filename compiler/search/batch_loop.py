@@ -32,6 +32,7 @@ from xformc.compiler.search.loops import Collected, Fields, Names, Record, bind_
 from xformc.compiler.search.phrases import Phrases, emit_used
 from xformc.compiler.search.phrases import emit_lengths as emit_phrase_lengths
 from xformc.compiler.search.prefix_bias import PrefixBias, emit_bias
+from xformc.compiler.search.shortlist import Asked, ShortlistInputs, emit_allowed
 from xformc.compiler.search.timestamps import any_timed, is_timed
 from xformc.format.speech import Times
 from xformc.format.tokens import SpecialTokens
@@ -47,7 +48,7 @@ class SearchInputs:
     Options other than the beam size and `n_best` have a row for each sentence, or one for all. `default` is the prefix
     of sentences without one, `suppress_first` are the tokens that never come right after a prefix. A search after a
     `prompt` has no prefix. `times` is None for a model that knows none. `prompted`: prefixes are no part of scores and
-    lengths, as prompts are.
+    lengths, as prompts are. Without a `shortlist` all tokens may follow.
     """
 
     beam_size: str
@@ -75,6 +76,7 @@ class SearchInputs:
     prompt: str = ""
     times: Times | None = None
     prompted: bool = False
+    shortlist: ShortlistInputs | None = None
 
 
 @dataclass(frozen=True)
@@ -192,9 +194,10 @@ OPTION_TYPES: Mapping[str, Type] = {
     "automaton_start": _COUNT,
     "diversity_penalty": _NUMBER,
     "given": _COUNT,
+    "allowed": Type("bool", (Axis("batch"), Axis("vocabulary"))),
 }
 """The options of a sentence: the fields of `Rules` and `EditInputs`, whether scores are edited, and the other ones; the
-last is there with prompts alone."""
+last two are there with prompts and with a shortlist alone."""
 
 Step = Callable[[OnnxEmitter, Live, Decoding], tuple[str, Decoding]]
 """Writes a step for the live sentences; returns whether to continue, and the new carried values."""
@@ -306,7 +309,7 @@ def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str
     return onnx.op("Where", is_whole, 0, least)
 
 
-def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:
+def options_by_sentence(onnx: OnnxEmitter, inputs: SearchInputs, begun: Begun) -> dict[str, str]:
     """The options of `OPTION_TYPES`, with a row for each sentence of the batch."""
     options, (tokens, *numbers) = begun.options, begun.options.needed_edits.inputs.names
     names = [options.length_penalty, *astuple(options.needed_rules), tokens, *numbers, options.needed_edits.rows]
@@ -314,12 +317,20 @@ def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:
     names += [options.needed_phrases.tokens, options.bias.share, options.automaton.start, begun.groups.penalty]
     names += [] if begun.given is None else [begun.given]
     pairs = zip(OPTION_TYPES, names, strict=False)
-    return {
+    found = {
         name: onnx.op(
             "Expand", value, onnx.op("Concat", begun.batch, *[[1]] * (len(OPTION_TYPES[name].axes) - 1), axis=0)
         )
         for name, value in pairs
     }
+    if inputs.shortlist is not None:
+        found["allowed"] = emit_allowed(onnx, inputs.shortlist, asked_of(inputs, begun), begun.batch)
+    return found
+
+
+def asked_of(inputs: SearchInputs, begun: Begun) -> Asked:
+    """The tokens that calls ask for."""
+    return Asked(begun.prefix, begun.options.special.absent, inputs.phrases, inputs.automaton_start)
 
 
 def options_of(options: BeamOptions, option: Names) -> BeamOptions:
@@ -335,7 +346,9 @@ def options_of(options: BeamOptions, option: Names) -> BeamOptions:
     return replace(own, bias=bias, automaton=automaton)
 
 
-_APART = ("length_penalty", "edited", "phrases", "prefix_bias", "automaton_start", "diversity_penalty", "given")
+_APART = frozenset(
+    {"length_penalty", "edited", "phrases", "prefix_bias", "automaton_start", "diversity_penalty", "given", "allowed"}
+)
 
 
 def is_first(onnx: OnnxEmitter, prefix: str, position: str, special: SpecialTokens) -> str:

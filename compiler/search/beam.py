@@ -36,6 +36,7 @@ from xformc.compiler.search.edits import edits_at_first
 from xformc.compiler.search.groups import Groups, Step, choose
 from xformc.compiler.search.loops import Names
 from xformc.compiler.search.prompted import begin_search
+from xformc.compiler.search.shortlist import only_listed
 
 FINISHED_SHARE = 8
 """The inner loop ends when 1/8 of its sentences are finished."""
@@ -50,7 +51,7 @@ def emit_beam_search(
     same decoder without a beam, which reads the prompts of a language model; None for a search without prompts.
     """
     begun, types = begin_search(onnx, decoder, inputs, longest, reader), state_types(decoder)
-    option = options_by_sentence(onnx, begun)
+    option = options_by_sentence(onnx, inputs, begun)
     if begun.read is None:
         states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
     else:
@@ -59,6 +60,8 @@ def emit_beam_search(
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         known = {**begun.prepared, **live.constant, **now.state}
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
+        if inputs.shortlist is not None:
+            logits = only_listed(scope, logits, live.option["allowed"])
         texts = Texts(now.beam.tokens, live.prefix, forced_token(scope, live.prefix, now.position), live.limit)
         options = options_of(begun.options, live.option)
         if inputs.suppress_first:

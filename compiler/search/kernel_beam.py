@@ -3,7 +3,7 @@
 A hypothesis carries its beam index at each earlier position, and the states that are not caches.
 """
 
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.native import DOMAIN, emit_project_candidates
@@ -16,6 +16,7 @@ from xformc.compiler.search.batch_loop import (
     Live,
     SearchInputs,
     Written,
+    asked_of,
     best,
     decode_batch,
     emit_coverage,
@@ -28,6 +29,7 @@ from xformc.compiler.search.candidates import BeamOptions, Pool, forced_token, r
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
 from xformc.compiler.search.loops import Names
 from xformc.compiler.search.prompted import beam_caches, begin_search
+from xformc.compiler.search.shortlist import Lists, emit_allowed, emit_lists, only_listed
 from xformc.format.speech import Times
 
 Offered = tuple[str, ...]
@@ -47,6 +49,7 @@ def emit_kernel_search(
     types = {ANCESTORS.name: ANCESTORS.type, **state_types(decoder)}
     states, caches = _entering(onnx, decoder, begun)
     given = begun.given or ""
+    lists = emit_listed(onnx, decoder, inputs, begun)
     apart = (opened, inputs.diversity_penalty, inputs.end_token)
 
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
@@ -56,7 +59,9 @@ def emit_kernel_search(
         edits = names_of_edits(scope, inputs, begun.prefix, now.position, decoder.written)
         limit = live.limit if inputs.automaton else ""
         rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, limit, *apart)
-        offered = emit_candidates(scope, decoder, result, (now.beam.scores, width), rest, inputs.times)
+        if isinstance(lists, str):
+            result = only_listed(scope, result, scope.op("Gather", lists, live.sentence, axis=0))
+        offered = emit_candidates(scope, decoder, result, (now.beam.scores, width), rest, inputs.times, lists=lists)
         if inputs.default and not given:
             forced = forced_token(scope, live.prefix, now.position)
             offered = unscored(scope, offered, forced, (now.position, len(inputs.default)), decoder.written.absent)
@@ -83,6 +88,16 @@ def _entering(onnx: OnnxEmitter, decoder: Decoder, begun: Begun) -> tuple[dict[s
     return {ANCESTORS.name: ancestors, **states}, caches
 
 
+def emit_listed(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, begun: Begun) -> Lists | str | None:
+    """The lists of the sentences with their weights, or which tokens may follow [batch, vocabulary] where logits are no
+    plain projection; None without a shortlist."""
+    if inputs.shortlist is None:
+        return None
+    if decoder.projection is None:
+        return emit_allowed(onnx, inputs.shortlist, asked_of(inputs, begun), begun.batch)
+    return emit_lists(onnx, inputs.shortlist, asked_of(inputs, begun), decoder.projection)
+
+
 def emit_candidates(
     onnx: OnnxEmitter,
     decoder: Decoder,
@@ -90,17 +105,20 @@ def emit_candidates(
     beam: tuple[str, str],
     rest: tuple[str, ...],
     times: Times | None = None,
+    *,
+    lists: Lists | str | None = None,
 ) -> Offered:
     """The candidates, from logits or, if the projection onto the vocabulary is split off, from its input.
 
     `beam` are the scores of the hypotheses and the width, `rest` the tokens that the texts begin with, the position of
     the step, the tokens of the hypotheses, and the options that edit scores, the rows of the options in which the
-    sentences find their own, phrases, and the groups.
+    sentences find their own, phrases, and the groups; for `lists` see `emit_listed`.
     """
     attributes = {"pad": decoder.written.absent, **attributes_of(times)}
     if decoder.projection is None:
         return onnx.ops("Candidates", 3, result, *beam, *rest, domain=DOMAIN, **attributes)
-    return emit_project_candidates(onnx, decoder.projection, result, beam, rest, attributes)
+    own = astuple(lists) if isinstance(lists, Lists) else None
+    return emit_project_candidates(onnx, decoder.projection, result, beam, rest, attributes, own)
 
 
 def attributes_of(times: Times | None) -> dict[str, int]:

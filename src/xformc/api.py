@@ -126,6 +126,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
     compare: tuple[PathLike, PathLike] | None = None,
     profile: str | None = None,
     builder: str | None = None,
+    shortlist: PathLike | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Certificate:
     """Compile a run, or a spec with `weights`, into the engine folder `output`, all of it or nothing.
@@ -144,6 +145,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
     calibrate: files of examples for int8 and float8 products of the target tensorrt.
     compare: a source and its reference: the build fails if quantization costs more than 0.3 BLEU.
     profile, builder: of TensorRT's plans, as on the command line.
+    shortlist: a file of `xformc shortlist`: translations have only the tokens that it names for their source.
     progress: called with the name of each part of the work.
 
     Returns: the certificate, which has passed. Raises: UserError if a check fails, and for input that does not fit.
@@ -173,6 +175,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         profile,
         builder,
         cache_format(caches),
+        None if shortlist is None else Path(shortlist),
     )
     given = Path(known) if isinstance(known, str) else known
     certificate = build_run(found.spec, given, Path(output), options, progress, files=files)

@@ -113,6 +113,11 @@ class Initializers:
                 self.flatten(key, tensor.shape)
         return Weight(name, format.precision, layout, new, width, tuple(made), self._input_scale(name))
 
+    def table(self, name: str, rows: NDArray[np.int32]) -> str:
+        """Store a table of integers that is no parameter; return its name."""
+        self._stored[name] = StoredTensor(Element.INT32, rows.shape, lambda: rows)
+        return name
+
     def attach(self, models: Sequence[onnx.ModelProto], folder: Path, beside: Path | None = None) -> None:
         """Add the parameters that the models' nodes use; large ones go to one data file in `folder`.
 
@@ -198,6 +203,16 @@ def read_precisions(path: Path, names: Iterable[str]) -> dict[str, Precision]:
     """The number formats of these parameters in a model; missing ones are left out. Raises: as `read_parameters`."""
     kinds = {tensor.name: tensor.data_type for tensor in _stored(path)}
     return {name: found for name in names if (found := formats.precision_of(name, kinds)) is not None}
+
+
+def read_tables(path: Path, names: Iterable[str]) -> dict[str, NDArray[np.int32]]:
+    """The tables of integers with these names in a model; missing ones are left out. Raises: as `read_parameters`."""
+    wanted = set(names)
+    return {
+        tensor.name: _read(tensor, path.parent)
+        for tensor in _stored(path)
+        if tensor.name in wanted and tensor.data_type == Element.INT32
+    }
 
 
 def read_operators(path: Path) -> set[str]:

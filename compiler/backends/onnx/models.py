@@ -43,8 +43,11 @@ from xformc.compiler.search.refill_beam import (
     refilled_search_types,
 )
 from xformc.compiler.search.sample import SampleInputs, emit_sampling
+from xformc.compiler.search.shortlist import ShortlistInputs
 from xformc.compiler.search.token_scores import Scored, emit_token_scores
 from xformc.compiler.search.token_stream import Streamed, emit_first, emit_next, fixed_types, moving_types
+from xformc.compiler.shortlist import in_model
+from xformc.compiler.spec.alignment import SOURCE
 from xformc.errors import UserError
 from xformc.format.interfaces import (
     ATTENTION,
@@ -134,12 +137,21 @@ def search_model(program: Program, weights: Initializers) -> onnx.ModelProto:
     emit_search = emit_kernel_search if program.traits.kernels else emit_beam_search
     given = SearchInputs(
         **_alone(options), edits=_EDITS, default=program.prefix, suppress_first=program.suppress_first,
-        times=program.times, prompted=program.prompted,
+        times=program.times, prompted=program.prompted, shortlist=_shortlist(program, weights),
     )  # fmt: skip
     result, heads = emit_search(emitter, decoder, given, program.longest)
     outputs = [*_n_best(emitter, result), *_emit_results(emitter, program, heads)]
     inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]
     return model(emitter, "engine", inputs, outputs)
+
+
+def _shortlist(program: Program, weights: Initializers) -> ShortlistInputs | None:
+    """Store the program's shortlist."""
+    found = program.shortlist
+    if found is None:
+        return None
+    common, likely = (weights.table(in_model(name), rows) for name, rows in found.tensors.items())
+    return ShortlistInputs(SOURCE, common, likely, program.inputs[str(program.written)].pieces)
 
 
 def _n_best(emitter: Emitter, result: SearchResult) -> list[tuple[str, Type]]:

@@ -31,6 +31,7 @@ batch=1:32:128,source=1:32:256 or beam=4."""
 BUILDER_HELP = "For --target tensorrt: tensorrt or tensorrt_rtx.  [default: the one that is installed]"
 CALIBRATE_HELP = """For --target tensorrt with int8 or float8: a file of examples from which the scales of activations
 are computed. Repeat it for a translation: source, then reference."""
+SHORTLIST_HELP = "For translation: a file of `xformc shortlist`, to write only tokens that it names for the source."
 COMPARE_HELP = "Translate SOURCE and fail if quantization costs more than 0.3 BLEU against REFERENCE."
 
 
@@ -49,6 +50,7 @@ def build(
     compare: Annotated[tuple[Path, Path] | None, Option(help=COMPARE_HELP, metavar="SOURCE REFERENCE")] = None,
     profile: Annotated[str | None, Option(help=PROFILE_HELP, metavar="AXIS=SIZES,..")] = None,
     builder: Annotated[str | None, Option(help=BUILDER_HELP, metavar="NAME")] = None,
+    shortlist: Annotated[Path | None, Option(help=SHORTLIST_HELP, metavar="FILE")] = None,
 ) -> None:
     """Compile a run into an engine, and check that both compute the same function.
 
@@ -72,7 +74,9 @@ def build(
             raise UserError("is an engine, not a run", place=source, hint=hint)
     found = _source(sources, settings or (), weights)
     chosen, reason = choose_target(target)
-    options = BuildOptions(chosen, number_format(precision), calibrate or (), compare, profile, builder, caches)
+    options = BuildOptions(
+        chosen, number_format(precision), calibrate or (), compare, profile, builder, caches, shortlist
+    )
     folder = output or Path("engines") / found.spec.name
     with progress_console().status("building") as status:
         certificate = build_run(found.spec, found.weights, folder, options, status.update, files=found.files)

@@ -93,7 +93,8 @@ def _defaults(manifest: Manifest) -> list[str]:
     shown = {name: _setting(value) for name, value in found.items()}
     beside = {"prefix": manifest.prefix, "suppress_first": manifest.suppress_first}
     shown |= {name: _setting(tokens) for name, tokens in beside.items() if tokens}
-    return [", ".join(f"{name} {value}{kinds.get(name, '')}" for name, value in shown.items())]
+    listed = ", among the tokens of a shortlist" if manifest.shortlist else ""
+    return [", ".join(f"{name} {value}{kinds.get(name, '')}" for name, value in shown.items()) + listed]
 
 
 def _setting(value: Setting) -> str:

@@ -123,6 +123,7 @@ class Manifest:
     suppress_first: the tokens that are never the first one after the prefix.
     speech: the longest sound, the languages and the tasks of a model of speech.
     caches: how the keys and values of attention are stored.
+    shortlist: whether the search looks only among the tokens that the source makes likely.
     operators: the version of xformc's own operators in the model; None if there are none, or if it was not recorded.
     """
 
@@ -148,6 +149,7 @@ class Manifest:
     beams: SearchOptions | None = None
     speech: Speech | None = None
     caches: Caches = "auto"
+    shortlist: bool = False
 
     @property
     def decoding(self) -> Decoding:

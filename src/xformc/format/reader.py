@@ -220,6 +220,7 @@ def _read_rest(
             document.ids("suppress_first", MAX_SUPPRESSED, MAX_SIZE) if "suppress_first" in document.fields else ()
         ),
         beams=_read_search(document.section("beams")) if "beams" in document.fields else None,
+        shortlist=document.boolean("shortlist") if "shortlist" in document.fields else False,
     )
 
 

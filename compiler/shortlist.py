@@ -1,0 +1,116 @@
+"""The tokens that may occur in a translation, by those of its source: a file, and what a search allows."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from xformc.errors import UserError
+from xformc.files import atomic_write
+from xformc.format.tokens import SpecialTokens
+
+TENSORS = COMMON, LIKELY = "common", "likely"
+"""The tensors of a file; those of a model have the names `in_model`."""
+
+NO_TOKEN = -1
+"""What pads the rows of `likely`."""
+
+MOST_LIKELY = 4096
+"""The most tokens of a row."""
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """Target tokens that any translation may have, `common` int32 [count], and those that each source token allows,
+    `likely` int32 [source vocabulary, most], padded with NO_TOKEN."""
+
+    common: NDArray[np.int32]
+    likely: NDArray[np.int32]
+
+    @property
+    def tensors(self) -> dict[str, NDArray[np.int32]]:
+        """The lists by their names in a file."""
+        return {COMMON: self.common, LIKELY: self.likely}
+
+    def allowed(
+        self, source: Sequence[int] | NDArray[np.int64], others: Sequence[int], vocabulary: int
+    ) -> NDArray[np.bool_]:
+        """Which tokens a translation of `source` may have, [vocabulary]; `others` are those that a call asks for."""
+        found = np.zeros(vocabulary, np.bool_)
+        for tokens in (self.common, self.likely[np.asarray(source, np.int64)].ravel(), np.asarray(others, np.int64)):
+            found[tokens[tokens >= 0]] = True
+        return found
+
+    def check(self, source: int, written: int, place: str) -> None:
+        """Raises: UserError if the list does not fit vocabularies of these sizes."""
+        if len(self.likely) != source:
+            raise UserError(
+                f"the shortlist has a row for {len(self.likely):,} source tokens, the model has {source:,}",
+                place=place,
+                hint="make it with the model's tokenizer: xformc shortlist RUN --data DATA",
+            )
+        largest = max(int(array.max(initial=NO_TOKEN)) for array in (self.common, self.likely))
+        if largest >= written:
+            raise UserError(f"the shortlist has the token {largest:,}; the model writes {written:,}", place=place)
+
+    def for_tokens(self, source: SpecialTokens, written: SpecialTokens) -> "Shortlist":
+        """The list in which any text may end, padding is never written, and the padding of a source allows nothing."""
+        likely = np.where(self.likely == written.absent, NO_TOKEN, self.likely)
+        likely[source.absent] = NO_TOKEN
+        common = np.setdiff1d(np.union1d(self.common, written.end), [NO_TOKEN, written.absent])
+        return Shortlist(common.astype(np.int32), likely.astype(np.int32))
+
+
+def read_shortlist(path: Path) -> Shortlist:
+    """Read a file. Raises: UserError if it is none."""
+    try:
+        handle: Any = safe_open(path, framework="np")
+        with handle as tensors:
+            names = set(tensors.keys())
+            if names != {*TENSORS}:
+                raise UserError(f"not a shortlist: it has {', '.join(sorted(names)[:4])}", place=str(path), hint=_MAKE)
+            found = {name: tensors.get_tensor(name) for name in names}
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"not a complete safetensors file: {error}", place=str(path), hint=_MAKE) from error
+    return shortlist_of(found, str(path))
+
+
+def shortlist_of(found: Mapping[str, NDArray[Any] | None], place: str) -> Shortlist:
+    """The list with these tensors. Raises: UserError if they are not those of one."""
+    common, likely = (found[name] for name in TENSORS)
+    if common is None or likely is None:
+        raise UserError("not a whole shortlist", place=place, hint=_MAKE)
+    right = common.dtype == likely.dtype == np.int32 and common.ndim == 1 and likely.ndim == 2
+    if not right or likely.shape[1] > MOST_LIKELY or min(common.min(initial=0), likely.min(initial=0)) < NO_TOKEN:
+        raise UserError("not a shortlist: its tensors are not lists of tokens", place=place, hint=_MAKE)
+    if not common.size:
+        raise UserError("the shortlist has no common tokens", place=place, hint=_MAKE)
+    return Shortlist(common, likely)
+
+
+def write_shortlist(shortlist: Shortlist, path: Path) -> None:
+    """Write a file, whole or not at all."""
+    with atomic_write(path) as partial:
+        save_file(shortlist.tensors, partial)
+
+
+def in_model(name: str) -> str:
+    """The name of a tensor in a model; a parameter's has no dot."""
+    return f"shortlist.{name}"
+
+
+def padded(rows: Sequence[NDArray[np.int32]], most: int) -> NDArray[np.int32]:
+    """Rows of tokens as one array [rows, longest], each cut to the first `most` tokens."""
+    width = min(most, max((len(row) for row in rows), default=0))
+    found = np.full((len(rows), width), NO_TOKEN, np.int32)
+    for row, tokens in zip(found, rows, strict=True):
+        row[: min(width, len(tokens))] = tokens[:width]
+    return found
+
+
+_MAKE = "make one with `xformc shortlist`"
