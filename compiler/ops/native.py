@@ -229,7 +229,7 @@ def emit_project_candidates(
     x = emit_aligned(onnx, x, value.type, ordered)
     given = (onnx.op("Reshape", x, [-1, 1, 1, depth]) if "beam" not in value.type.names else x, *beam)
     if lists is not None:
-        precision, whole = emit_vocabulary(onnx, project)
+        precision, _, whole = emit_vocabulary(onnx, project)
         inputs = (*given, *lists, *whole, *rest)
         return onnx.ops(
             "ShortlistCandidates", 3, *inputs, domain=DOMAIN, precision=precision, vocabulary=vocabulary, **attributes
@@ -252,15 +252,16 @@ def emit_project_candidates(
     )
 
 
-def emit_vocabulary(onnx: OnnxEmitter, project: Node) -> tuple[str, tuple[str, str, str, str]]:
-    """The precision of a plain projection onto the vocabulary, as the kernels call it, and its numbers, scale, rest and
-    bias; empty for what it lacks."""
+def emit_vocabulary(onnx: OnnxEmitter, project: Node) -> tuple[str, int, tuple[str, str, str, str]]:
+    """The precision of a plain projection onto the vocabulary, as the kernels call it, its depth, and its numbers, scale,
+    rest and bias; empty for what it lacks."""
     op, (_, weight, *bias) = project.op, project.inputs
     assert isinstance(op, Project)
     vocabulary = prod(axis.size or 1 for axis in _new(op, weight.type))
-    matrix = onnx.weight(weight.name, op.layout, vocabulary, prod(weight.type.sizes()) // vocabulary)
+    depth = prod(weight.type.sizes()) // vocabulary
+    matrix = onnx.weight(weight.name, op.layout, vocabulary, depth)
     numbers, scale, rest = (*_matrix(matrix), "", "")[:3]
-    return _kernel(matrix), (numbers, scale, rest, onnx.flat(bias[0].name, vocabulary) if bias else "")
+    return _kernel(matrix), depth, (numbers, scale, rest, onnx.flat(bias[0].name, vocabulary) if bias else "")
 
 
 def _kernel(weight: Weight) -> str:

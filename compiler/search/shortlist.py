@@ -76,7 +76,7 @@ def only_listed(onnx: OnnxEmitter, logits: str, allowed: str) -> str:
 
 def emit_lists(onnx: OnnxEmitter, given: ShortlistInputs, asked: Asked, projection: Node) -> Lists:
     """Write the lists of a batch with their parts of a plain projection onto the vocabulary."""
-    precision, matrix = emit_vocabulary(onnx, projection)
+    precision, depth, matrix = emit_vocabulary(onnx, projection)
     tokens = (given.source, given.likely, given.common, asked.prefix, asked.phrases, asked.start)
     found = onnx.ops(
         "Shortlist",
@@ -86,6 +86,7 @@ def emit_lists(onnx: OnnxEmitter, given: ShortlistInputs, asked: Asked, projecti
         domain=DOMAIN,
         precision=precision,
         vocabulary=given.vocabulary,
+        depth=depth,
         pad=asked.absent,
     )
     return Lists(*found)

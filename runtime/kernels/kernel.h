@@ -355,6 +355,7 @@ void add_cache(Operators& all);
 void add_candidates(Operators& all);
 void add_project_candidates(Operators& all);
 void add_screen_candidates(Operators& all);
+void add_shortlist(Operators& all);
 void add_draw_token(Operators& all);
 void add_advance(Operators& all);
 void add_normalize(Operators& all);

@@ -23,7 +23,7 @@ class Scan {
  public:
   Scan(int64_t vocabulary, int64_t rows, int64_t parts, int64_t most)
       : blocks_(blocks_of(vocabulary)), vocabulary_(vocabulary), parts_(parts), most_(most) {
-    highest_.resize(static_cast<size_t>(rows * blocks_));
+    highest_.assign(static_cast<size_t>(rows * blocks_), -INFINITY);  // of blocks that are not looked at
     sum_.resize(static_cast<size_t>(rows * blocks_));
     size_.resize(static_cast<size_t>(rows * parts));
     logit_.resize(static_cast<size_t>(rows * parts * most));
@@ -39,8 +39,11 @@ class Scan {
   // Takes in the logits of a block of a row; the blocks of a part come one after the other. Only tokens that the automaton
   // allows are among the best.
   void look(int64_t row, int64_t part, int64_t block, const float* logits, const Automaton& automaton) {
+    look(row, part, block, logits, tokens_of(block), automaton);
+  }
+  // As if the block had `count` tokens.
+  void look(int64_t row, int64_t part, int64_t block, const float* logits, int64_t count, const Automaton& automaton) {
     const int64_t place = row * parts_ + part, i = row * blocks_ + block, first = block * SCAN_BLOCK;
-    const int64_t count = tokens_of(block);
     Best best{most_, size_[place], &logit_[place * most_], &token_[place * most_]};
     if (automaton.restricts(row)) {
       float masked[SCAN_BLOCK], other;
@@ -163,6 +166,7 @@ class Continuations {
   int64_t count;  // how many continuations each sentence has
   int64_t most;   // how many of the best tokens of a row hold its continuations, whatever is edited
   int64_t batch, beam;
+  bool listed = false;  // a row may have fewer tokens than continuations
   Automaton automaton;  // which tokens may follow a row, but for forced ones
 
  private:
@@ -183,7 +187,7 @@ class Continuations {
       best.offer(less + before_[sentence * beam + parent], {token, parent});
     };
     const int64_t only = forced(sentence);
-    const bool few = only != pad_ || automaton.restricts(sentence * beam);
+    const bool few = listed || only != pad_ || automaton.restricts(sentence * beam);
     float rest = few ? -INFINITY : NAN;  // of logits that are no numbers there are no candidates
     for (int64_t parent = group * parents; parent < (group + 1) * parents; ++parent) {
       const int64_t row = sentence * beam + parent;

@@ -44,6 +44,7 @@ from xformc.commands.options import Quiet, Verbose
 from xformc.commands.predict import predict
 from xformc.commands.report import report
 from xformc.commands.score import score
+from xformc.commands.shortlist import shortlist
 from xformc.commands.train import average, train
 from xformc.commands.transcribe import transcribe
 from xformc.commands.translate import translate
@@ -170,6 +171,7 @@ GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
         "import": import_weights,
         "train": train,
         "average": average,
+        "shortlist": shortlist,
     },
     "Engines": {
         "build": build,

@@ -44,5 +44,8 @@ CACHE = "cache"
 
 WEIGHTS, LABELS, TOKENIZER = "weights.safetensors", "labels.txt", "tokenizer.model"
 
+SHORTLIST = "shortlist.safetensors"
+"""The tokens among which a search may look, beside a run."""
+
 IMPORTED = "import.json"
 """The record of an imported run: its family, and the comparison with the origin."""

@@ -1,0 +1,300 @@
+// Shortlist and ShortlistCandidates (docs/kernels.md): candidates among the tokens that a source makes likely, by a product
+// with their weights alone.
+#include <cstring>
+#include <numeric>
+
+#include "search_vocabulary.h"
+
+namespace xformc {
+namespace {
+
+constexpr int64_t NO_TOKEN = -1,
+                  ALL_TOKENS = -2;  // what follows the tokens of a list; the first token of one of them all
+
+// The precision of the panels of a list, of weights of some precision.
+Precision listed(Precision precision) { return precision == Precision::screened ? Precision::float32 : precision; }
+
+int64_t groups_of(Precision precision, int64_t depth) {
+  return precision == Precision::int4 ? ceil_div(depth, GROUP) : 1;
+}
+
+// The weights of a projection onto the vocabulary, from the input `index` on: its numbers, scale, rest and bias.
+struct Vocabulary {
+  Vocabulary(const Context& context, size_t index, Precision precision_, int64_t tokens, int64_t depth_)
+      : precision(precision_), depth(depth_) {
+    const Value numbers = context.input(index), scale = context.input(index + 1), rest = context.input(index + 2);
+    require(!has_scale(precision) || depth <= MOST_DEPTH, "integers take at most 65,536 numbers a row");
+    weight.outputs = tokens;
+    weight.panels = bind_weight(numbers, precision, tokens, depth);
+    weight.scale = optional_input<float>(context, index + 1, scale_count(precision, tokens, depth),
+                                         "scale needs one number for each token");
+    weight.bias = optional_input<float>(context, index + 3, tokens, "bias needs one number for each token");
+    require(has_scale(precision) == (weight.scale != nullptr), "a scale comes with integers");
+    require((precision == Precision::screened) == rest, "a rest comes with screened weights");
+    if (rest) weight.screened = ScreenedRows(numbers, scale, rest, depth);
+  }
+
+  Precision precision;
+  int64_t depth;
+  Weight weight;
+};
+
+// Copies the numbers of a column of a panel, `size` bytes in each of so many steps, to a place of another panel.
+template <size_t size>
+void copy_column(const char* from, int64_t column, int64_t steps, char* to, int64_t place) {
+  for (int64_t step = 0; step < steps; ++step) {
+    std::memcpy(to + (step * PANEL + place) * size, from + (step * PANEL + column) * size, size);
+  }
+}
+
+// Copies the weights of some tokens to a panel, with their scales and biases, which may be null.
+void copy_tokens(const Vocabulary& all, const int64_t* tokens, int64_t count, char* panel, float* scales,
+                 float* biases) {
+  const int64_t bytes = panel_bytes(all.precision, all.depth), groups = groups_of(all.precision, all.depth);
+  const bool halves = all.precision == Precision::float16 || all.precision == Precision::bfloat16;
+  std::vector<float> row(static_cast<size_t>(all.precision == Precision::screened ? all.depth : 0));
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t token = tokens[i], column = token % PANEL;
+    const char* from = all.weight.panels + token / PANEL * bytes;
+    if (all.precision == Precision::screened) {
+      all.weight.screened.copy(token, 1, row.data());
+      for (int64_t k = 0; k < all.depth; ++k)
+        reinterpret_cast<float*>(panel)[k * PANEL + i] = row[static_cast<size_t>(k)];
+    } else if (halves) {
+      copy_column<2>(from, column, bytes / (2 * PANEL), panel, i);
+    } else {
+      copy_column<4>(from, column, bytes / (4 * PANEL), panel, i);
+    }
+    if (scales != nullptr) {
+      const auto* scale = reinterpret_cast<const char*>(all.weight.scale + token / PANEL * PANEL * groups);
+      copy_column<4>(scale, column, groups, reinterpret_cast<char*>(scales), i);
+    }
+    if (biases != nullptr) biases[i] = all.weight.bias[token];
+  }
+}
+
+struct Shortlist : Kernel {
+  explicit Shortlist(const Attributes& info)
+      : precision(precision_of(info.text("precision"))), vocabulary(info.integer("vocabulary")),
+        depth(info.integer("depth")), pad(info.integer_or("pad", 0)) {
+    require(vocabulary >= 1 && depth >= 1, "a vocabulary has tokens and a depth");
+  }
+
+  void run(const Context& context) override {
+    const Shape shape = context.input(0).shape;
+    require(shape.size() == 2, "the sources are no rows of tokens");
+    const int64_t batch = shape[0];
+    const Vocabulary all(context, 6, precision, vocabulary, depth);
+    std::vector<std::vector<int64_t>> lists(static_cast<size_t>(batch));
+    const Sentences sentences(context, context.input_count(), batch);
+    for (int64_t i = 0; i < batch; ++i) lists[static_cast<size_t>(i)] = list_of(context, sentences, i, shape[1]);
+
+    const Precision own = listed(precision);
+    size_t most = 0;
+    for (const std::vector<int64_t>& list : lists) most = std::max(most, list.size());
+    const int64_t longest = static_cast<int64_t>(most), panels = ceil_div(longest, PANEL),
+                  bytes = panel_bytes(own, depth);
+    const int64_t groups = groups_of(own, depth);
+    const int64_t scale_size = has_scale(own) ? times(panels, PANEL * groups) : 0;
+    const int64_t bias_size = all.weight.bias == nullptr ? 0 : panels * PANEL;
+    auto* tokens = context.output<int64_t>(0, {batch, longest});
+    auto* weights = static_cast<char*>(context.make_output(1, {batch, times(panels, bytes)}));
+    auto* scales = context.output<float>(2, {batch, scale_size});
+    auto* biases = context.output<float>(3, {batch, bias_size});
+    std::fill_n(tokens, times(batch, longest), NO_TOKEN);
+    parallel(context, static_cast<size_t>(times(batch, panels)), [&](size_t i) {
+      const int64_t sentence = static_cast<int64_t>(i) / panels, panel = static_cast<int64_t>(i) % panels;
+      const std::vector<int64_t>& list = lists[static_cast<size_t>(sentence)];
+      const int64_t size = static_cast<int64_t>(list.size()), first = panel * PANEL;
+      const int64_t count = std::clamp<int64_t>(size - first, 0, PANEL);
+      std::copy_n(list.data() + std::min(first, size), count, tokens + sentence * longest + first);
+      char* to = weights + (sentence * panels + panel) * bytes;
+      std::memset(to, 0, static_cast<size_t>(bytes));
+      float* scale = scale_size == 0 ? nullptr : scales + sentence * scale_size + first * groups;
+      float* bias = bias_size == 0 ? nullptr : biases + sentence * bias_size + first;
+      if (scale != nullptr) std::fill_n(scale, PANEL * groups, 0.0f);
+      if (bias != nullptr) std::fill_n(bias, PANEL, 0.0f);
+      if (count > 0 && list[0] != ALL_TOKENS) copy_tokens(all, list.data() + first, count, to, scale, bias);
+    });
+  }
+
+ private:
+  // The tokens that may follow in a sentence of `length` tokens, in order.
+  std::vector<int64_t> list_of(const Context& context, const Sentences& sentences, int64_t sentence,
+                               int64_t length) const {
+    Option<int64_t> start(NO_TOKEN);
+    start.read(context, 5, sentences);
+    if (start.of(sentences, sentence) >= 0) return {ALL_TOKENS};
+    std::vector<int64_t> found;
+    const Value likely = context.input(1), common = context.input(2);
+    require(likely.shape.size() == 2 && common.shape.size() == 1, "the lists are no lists");
+    const int64_t most = likely.shape[1];
+    found.assign(common.as<int32_t>(), common.as<int32_t>() + common.shape[0]);
+    const int64_t* source = context.input(0).as<int64_t>() + sentence * length;
+    for (int64_t i = 0; i < length; ++i) {
+      require(source[i] >= 0 && source[i] < likely.shape[0], "a token of a source has no list");
+      const int32_t* row = likely.as<int32_t>() + source[i] * most;
+      found.insert(found.end(), row, row + most);
+    }
+    for (const size_t input : {3, 4}) add_asked(context.input(input), sentences, sentence, found);
+    std::sort(found.begin(), found.end());
+    found.erase(std::unique(found.begin(), found.end()), found.end());
+    found.erase(found.begin(), std::lower_bound(found.begin(), found.end(), 0));
+    require(!found.empty() && found.back() < vocabulary, "a list has no token, or one that is not in the vocabulary");
+    return found;
+  }
+
+  // Adds the tokens of a sentence in an input with a row for each, or one for all.
+  void add_asked(const Value& tokens, const Sentences& sentences, int64_t sentence, std::vector<int64_t>& found) const {
+    if (!tokens) return;
+    require(tokens.shape.size() >= 2, "the beginnings or the phrases are no rows of tokens");
+    const int64_t rows = tokens.shape[0], count = product(tokens.shape, 1, tokens.shape.size());
+    sentences.check(rows);
+    const int64_t* own = tokens.as<int64_t>() + sentences.row(sentence, rows) * count;
+    std::copy_if(own, own + count, std::back_inserter(found), [this](int64_t token) { return token != pad; });
+  }
+
+  Precision precision;
+  int64_t vocabulary, depth, pad;
+};
+
+// The lists of the sentences of a batch, with their weights.
+class Lists {
+ public:
+  Lists(const Context& context, size_t index, const Vocabulary& all)
+      : all_(all), precision_(listed(all.precision)), bytes_(xformc::panel_bytes(precision_, all.depth)) {
+    const Shape shape = context.input(index).shape;
+    require(shape.size() == 2, "the lists are no rows of tokens");
+    rows_ = shape[0];
+    longest_ = shape[1];
+    const int64_t panels = ceil_div(longest_, PANEL);
+    size_ = times(panels, bytes_);
+    scale_size_ = has_scale(precision_) ? times(panels, PANEL * groups_of(precision_, all.depth)) : 0;
+    bias_size_ = all.weight.bias == nullptr ? 0 : panels * PANEL;
+    require(context.input(index + 1).shape == Shape({rows_, size_}) &&
+                context.input(index + 2).shape == Shape({rows_, scale_size_}) &&
+                context.input(index + 3).shape == Shape({rows_, bias_size_}),
+            "the weights of the lists do not fit their tokens");
+    tokens_ = context.input(index).as<int64_t>();
+    weights_ = context.input(index + 1).as<char>();
+    scales_ = context.input(index + 2).as<float>();
+    biases_ = context.input(index + 3).as<float>();
+  }
+
+  struct List {
+    const int64_t* tokens;  // null for all
+    int64_t count;
+    Precision precision;
+    Weight weight;
+
+    int64_t token(int64_t place) const { return tokens == nullptr ? place : tokens[place]; }
+    // The place of a token, or -1.
+    int64_t place(int64_t token) const {
+      if (tokens == nullptr) return token;
+      const int64_t* found = std::lower_bound(tokens, tokens + count, token);
+      return found != tokens + count && *found == token ? found - tokens : -1;
+    }
+  };
+
+  int64_t rows() const { return rows_; }
+
+  List operator[](int64_t row) const {
+    const int64_t* own = tokens_ + row * longest_;
+    if (longest_ > 0 && own[0] == ALL_TOKENS) return {nullptr, all_.weight.outputs, all_.precision, all_.weight};
+    const int64_t count = std::find(own, own + longest_, NO_TOKEN) - own;
+    require(count > 0 && own[0] >= 0 && own[count - 1] < all_.weight.outputs, "a list has no tokens of the vocabulary");
+    for (int64_t i = 1; i < count; ++i) require(own[i - 1] < own[i], "the tokens of a list are not in order");
+    Weight weight;
+    weight.outputs = count;
+    weight.panels = weights_ + row * size_;
+    weight.scale = scale_size_ == 0 ? nullptr : scales_ + row * scale_size_;
+    weight.bias = bias_size_ == 0 ? nullptr : biases_ + row * bias_size_;
+    return {own, count, precision_, weight};
+  }
+
+ private:
+  const Vocabulary& all_;
+  Precision precision_;
+  int64_t bytes_, rows_, longest_, size_, scale_size_, bias_size_;
+  const int64_t* tokens_;
+  const char* weights_;
+  const float *scales_, *biases_;
+};
+
+struct ShortlistCandidates : Kernel {
+  explicit ShortlistCandidates(const Attributes& info)
+      : precision(precision_of(info.text("precision"))), vocabulary(info.integer("vocabulary")),
+        pad(info.integer_or("pad", 0)), times_(info) {}
+
+  void run(const Context& context) override {
+    Continuations continuations(context, vocabulary, PREFIX_INPUT, pad, times_);
+    continuations.listed = true;
+    const Value input = context.input(0);
+    const int64_t depth = depth_of(input, continuations), beam = continuations.beam;
+    const Vocabulary all(context, 7, precision, vocabulary, depth);
+    const Lists lists(context, 3, all);
+    const Sentences sentences(context, PREFIX_INPUT + 8, continuations.batch);
+    sentences.check(lists.rows());
+    continuations.make_outputs(context);
+    Scan scan(vocabulary, continuations.rows(), 1, continuations.most);
+    parallel(context, static_cast<size_t>(continuations.batch), [&](size_t i) {
+      const int64_t sentence = static_cast<int64_t>(i), first = sentence * beam;
+      const Lists::List list = lists[sentences.row(sentence, lists.rows())];
+      const int64_t panels = ceil_div(list.count, PANEL), stride = (panels + 1) * PANEL;
+      static thread_local Buffer buffer;
+      float* logits = buffer.at_least<float>(beam * stride);
+      const PackedRows packed(routines(), list.precision, input.as<float>() + first * depth, beam, depth);
+      packed.multiply(list.weight, {0, panels}, {0, packed.blocks()}, false,
+                      {logits, stride, nullptr, Activation::none});
+      for (int64_t row = 0; row < beam; ++row) {
+        for (int64_t begin = 0; begin < list.count; begin += SCAN_BLOCK) {
+          scan.look(first + row, 0, begin / SCAN_BLOCK, logits + row * stride + begin,
+                    std::min(SCAN_BLOCK, list.count - begin), continuations.automaton);
+        }
+      }
+      const auto logit_of = [&](int64_t row, int64_t token) {
+        const int64_t place = list.place(token);
+        return place < 0 ? -INFINITY : logits[(row - first) * stride + place];
+      };
+      continuations.choose(Found{scan, list}, sentence, logit_of);
+    });
+  }
+
+ private:
+  static constexpr size_t PREFIX_INPUT = 11;
+
+  // The best tokens of a scan of places.
+  struct Found {
+    const Scan& scan;
+    const Lists::List& list;
+
+    float normalizer(int64_t row) const { return scan.normalizer(row); }
+    Ranking<int64_t> best(int64_t row) const {
+      const Ranking<int64_t> places = scan.best(row);
+      Ranking<int64_t> result(places.size());
+      for (const auto& [logit, place] : places) result.append(logit, list.token(place));
+      return result;
+    }
+  };
+
+  Precision precision;
+  int64_t vocabulary, pad;
+  Times times_;
+};
+
+}  // namespace
+
+void add_shortlist(Operators& all) {
+  static const Operator shortlist("Shortlist", make_kernel<Shortlist>,
+                                  {INT64, INT32, INT32, INT64, INT64, INT64, ANY, FLOAT, INT16, FLOAT},
+                                  {INT64, INT8, FLOAT, FLOAT}, 3);
+  static const Operator candidates(
+      "ShortlistCandidates", make_kernel<ShortlistCandidates>,
+      {FLOAT, FLOAT, INT64, INT64, INT8,  FLOAT, FLOAT, ANY,   FLOAT, INT16, FLOAT, INT64, INT64, INT64, INT64,
+       INT64, FLOAT, FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
+      {FLOAT, INT64, INT64}, 8);
+  all.push_back(&shortlist);
+  all.push_back(&candidates);
+}
+
+}  // namespace xformc
