@@ -10,6 +10,7 @@ from xformc.compiler.certify.forward_stages import Found, alone_and_together, ex
 from xformc.compiler.certify.probes import make_probes, make_sources
 from xformc.compiler.certify.product_stages import noise_bound
 from xformc.compiler.certify.reference_search import opening_of, rescore
+from xformc.compiler.certify.reference_shortlist import search_scorer
 from xformc.compiler.certify.sampling_stages import GREEDY, followed, make_prompts
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.certify.translation_stages import LENGTHS, short
@@ -37,7 +38,7 @@ def _translations(subject: Subject, progress: Callable[[str], None]) -> Iterator
     for row, source in enumerate(sources):
         for tokens in together.texts()[row]:
             for form, scores in ((subject.rounding, rounded), (subject, exact)):
-                given = (form.scorer(source), form.special, tuple(tokens), options)
+                given = (search_scorer(form, source), form.special, tuple(tokens), options)
                 scores.append(rescore(*given, opening=opening_of(form.program)))
     bound = noise_bound(np.array(rounded), np.array(exact))
     what = "scores of the engine's hypotheses and of the training form"

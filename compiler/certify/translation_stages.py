@@ -16,11 +16,10 @@ from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
 from xformc.compiler.certify.reference_automaton import Language
 from xformc.compiler.certify.reference_edits import EDITED
-from xformc.compiler.certify.reference_search import Found, Scorer, opening_of, rescore, rounds, together
+from xformc.compiler.certify.reference_search import Found, opening_of, rescore, rounds, together
+from xformc.compiler.certify.reference_shortlist import search_scorer, searched
 from xformc.compiler.certify.sampling_stages import samples_stage
 from xformc.compiler.certify.subject import Subject
-from xformc.compiler.program import Program
-from xformc.compiler.spec.alignment import SOURCE
 from xformc.format.certificate import Stage
 from xformc.format.inputs import Input
 from xformc.format.interfaces import PHRASES, PREFIX, START, TIMED
@@ -140,27 +139,12 @@ def _expect(
         for source in sources
     ]
 
-    allowed = [] if program.shortlist is None else [_allowed(program, source) for source in sources]
-
     def score_each(written: dict[int, NDArray[np.int64]]) -> list[NDArray[np.float32]]:
         owners = [place for place, texts in written.items() for _ in texts]
-        scored = subject.scored([sources[place] for place in owners], np.concatenate([*written.values()]))
-        if program.shortlist is not None:
-            scored = np.where(np.stack([allowed[place] for place in owners])[:, None], scored, np.float32(-np.inf))
+        scored = searched(subject, [sources[place] for place in owners], np.concatenate([*written.values()]))
         return np.split(scored, np.cumsum([len(texts) for texts in written.values()])[:-1])
 
     return _Expected(sources, options, special, tuple(together(searches, score_each)), matching)
-
-
-def _allowed(program: Program, source: Row) -> NDArray[np.bool_]:
-    """The tokens that the shortlist allows in a translation, and those that its search asks for; all with a START."""
-    pieces = program.inputs[str(program.written)].pieces
-    if int(source.get(START, FREE)) >= 0:
-        return np.ones(pieces, np.bool_)
-    assert program.shortlist is not None
-    begun = [int(token) for token in source.get(PREFIX, ())] or [*program.prefix]
-    phrases = np.asarray(source.get(PHRASES, ()), np.int64).ravel()
-    return program.shortlist.allowed(source[SOURCE], [*begun, *phrases.tolist()], pieces)
 
 
 def _bias(source: Row, options: SearchOptions) -> float | None:
@@ -185,7 +169,7 @@ def _ending(subject: Subject, expected: _Expected) -> _Expected:
         if token not in subject.special.end
     )
     begun = np.array([subject.special.begun], np.int64)
-    first = int(subject.scorer(expected.sources[0])(begun)[0, -1].argmax())
+    first = int(search_scorer(subject, expected.sources[0])(begun)[0, -1].argmax())
     for end in (*(token for token, _ in counts.most_common(2)), first):
         other = _expect(subject, expected.sources, expected.options.beam_size, (end,))
         if other.ends:
@@ -368,17 +352,10 @@ def _against(subject: Subject, expected: _Expected, result: SearchResult, row: i
             prefix = [int(one) for one in source.get(PREFIX, ())]
             opening = opening_of(subject.program)
             opening = replace(opening, default=()) if source.get(START) == TIMED else opening
-            scorer = subject.scorer(source)
-            if subject.program.shortlist is not None:
-                scorer = _listed(scorer, _allowed(subject.program, source))
-            given = (scorer, subject.special, tokens, expected.options, prefix)
+            given = (search_scorer(subject, source), subject.special, tokens, expected.options, prefix)
             score = rescore(*given, opening=opening, coverage=subject.coverage(source))
         differences.append(apart(result.scores[row, rank], score, found.size))
     return max(differences)
-
-
-def _listed(scorer: Scorer, allowed: NDArray[np.bool_]) -> Scorer:
-    return lambda written: np.where(allowed, scorer(written), np.float32(-np.inf))
 
 
 def _between(first: SearchResult, row: int, second: SearchResult, other: int, reference: Found) -> float:

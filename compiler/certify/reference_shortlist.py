@@ -1,0 +1,38 @@
+"""The logits among which a search with a shortlist looks: those of the training form, but -inf for other tokens."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from xformc.compiler.certify.reference_search import Scorer
+from xformc.compiler.certify.subject import Subject
+from xformc.compiler.program import Program
+from xformc.compiler.spec.alignment import SOURCE
+from xformc.format.interfaces import PHRASES, PREFIX, START
+from xformc.runtime.rows import Row
+
+
+def allowed_tokens(program: Program, source: Row) -> NDArray[np.bool_]:
+    """The tokens that may follow in the search of a source, [vocabulary]: all without a shortlist or with a first state;
+    otherwise those of its list, its beginning and its phrases."""
+    pieces = program.inputs[str(program.written)].pieces
+    if program.shortlist is None or int(source.get(START, -1)) >= 0:
+        return np.ones(pieces, np.bool_)
+    begun = [int(token) for token in source.get(PREFIX, ())] or [*program.prefix]
+    phrases = np.asarray(source.get(PHRASES, ()), np.int64).ravel()
+    return program.shortlist.allowed(source[SOURCE], [*begun, *phrases.tolist()], pieces)
+
+
+def searched(subject: Subject, sources: Sequence[Row], written: NDArray[np.int64]) -> NDArray[np.float32]:
+    """The logits of texts [batch, positions], each of its source, in their searches."""
+    logits = subject.scored(sources, written)
+    if subject.program.shortlist is None:
+        return logits
+    allowed = np.stack([allowed_tokens(subject.program, source) for source in sources])
+    return np.where(allowed[:, None], logits, np.float32(-np.inf))
+
+
+def search_scorer(subject: Subject, source: Row) -> Scorer:
+    """`searched` for texts of one source."""
+    return lambda written: searched(subject, [source] * len(written), written)
