@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from xformc.commands.options import OUT
+from xformc.format.names import SHORTLIST
 from xformc.terminal import progress_console
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ def import_weights(
     print(f"{output}: a run of the family {done.family}, {done.parameters:,} parameters")
     if done.tokenizer is not None or done.texts:
         print(f"  {_described(done.tokenizer)}")
+    if done.shortlist:
+        print(f"  with a shortlist: xformc build {output} --shortlist {output / SHORTLIST}")
     if done.replay is not None:
         print(f"  {done.replay.line()}")
 

@@ -10,12 +10,13 @@ from pathlib import Path
 import torch
 
 from xformc import __version__
+from xformc.compiler.shortlist import write_shortlist
 from xformc.compiler.spec import Spec, SpecError, load_spec
 from xformc.compiler.spec.tree import Plain, Scalar, write_yaml
 from xformc.compiler.weight_files import graph_shapes
 from xformc.errors import UserError
 from xformc.files import atomic_directory
-from xformc.format.names import IMPORTED, SPEC, WEIGHTS
+from xformc.format.names import IMPORTED, SHORTLIST, SPEC, WEIGHTS
 from xformc.imports.banned import banned, banned_at_first, forced, spoken
 from xformc.imports.config import CONFIG, label_names, resolve
 from xformc.imports.origin import Origin
@@ -36,7 +37,7 @@ TOKENS = "tokens"
 class Import:
     """What was imported: the family, the number of parameters, the tokenizer, and the comparison with the origin.
 
-    texts: whether the model has an input of tokens.
+    texts: whether the model has an input of tokens. shortlist: whether it has a shortlist.
     """
 
     family: str
@@ -44,6 +45,7 @@ class Import:
     tokenizer: ForeignTokenizer | None
     replay: Replay | None
     texts: bool
+    shortlist: bool
 
 
 def import_model(source: Path, out: Path, table: Path | None = None, *, compare: bool = False) -> Import:
@@ -79,9 +81,12 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
         save_labels(labels, part)
         write_tensors(part / WEIGHTS, {path: torch.as_tensor(array) for path, array in arrays.items()}, {})
         (part / IMPORTED).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+        if origin.shortlist is not None:
+            write_shortlist(origin.shortlist, part / SHORTLIST)
         check_tokenizers(part, spec)
     texts = any(item.kind == "tokens" for item in spec.inputs.values())
-    return Import(family.name, sum(array.size for array in arrays.values()), tokenizer, compared, texts)
+    count, listed = sum(array.size for array in arrays.values()), origin.shortlist is not None
+    return Import(family.name, count, tokenizer, compared, texts, listed)
 
 
 def _read(source: Path, table: Path | None) -> Origin:

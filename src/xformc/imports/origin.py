@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from xformc.compiler.shortlist import Shortlist
 from xformc.compiler.spec.tree import Scalar
 from xformc.imports.checkpoint import Stored
 from xformc.imports.family import Family
@@ -16,6 +17,7 @@ class Origin:
 
     place: where messages say that mistakes are. values: its config, nested keys joined by dots. tensors: its weights by
     their names there, given the prefix that they may have. replayed: whether `--replay` can run it.
+    shortlist: the tokens among which its search looks; None for all.
     """
 
     place: str
@@ -24,6 +26,7 @@ class Origin:
     tensors: Callable[[str], Mapping[str, Stored]]
     tokenizer: ForeignTokenizer | None
     replayed: bool = False
+    shortlist: Shortlist | None = None
 
 
 @dataclass(frozen=True)

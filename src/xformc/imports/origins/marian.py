@@ -7,12 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from xformc.compiler.shortlist import Shortlist
 from xformc.compiler.spec.tree import Scalar
 from xformc.errors import UserError
 from xformc.imports.checkpoint import Array, Stored
 from xformc.imports.family import FAMILIES, load_family
 from xformc.imports.origin import Origin, Reader
 from xformc.imports.origins.marian_files import CONFIG, read_binary, read_npz, read_yaml
+from xformc.imports.origins.marian_shortlist import read_marian_shortlist
 from xformc.imports.origins.marian_vocabularies import marian_tokenizer
 
 TABLE = FAMILIES.parent / "origins" / "marian_nmt.yaml"
@@ -58,7 +60,19 @@ def _read(path: Path, table: Path | None) -> Origin:
     values |= {f"decoder.{key}": one for key, one in _flat(decoder) if key in OF_SEARCH}
     tensors = _with_padding({_renamed(name): one for name, one in stored.items()}, place)
     values["vocab_size"] = tensors[EMBEDDING].shape[0]
-    return Origin(place, values, load_family(table or TABLE), lambda _: tensors, tokenizer)
+    shortlist = _shortlist(decoder.get("shortlist"), model.parent, int(values["vocab_size"]), place)
+    return Origin(place, values, load_family(table or TABLE), lambda _: tensors, tokenizer, shortlist=shortlist)
+
+
+def _shortlist(said: object, folder: Path, vocabulary: int, place: str) -> Shortlist | None:
+    """The lists in the file that the options name, if it is a binary one in the model's folder."""
+    first = said[0] if isinstance(said, list) and said else said
+    if not isinstance(first, str) or not first.endswith(".bin"):
+        return None
+    path = folder / first
+    if path.name != first or not path.is_file():
+        raise UserError(f"its options name the shortlist {first!r}, which is not in its folder", place=place)
+    return read_marian_shortlist(path, vocabulary)
 
 
 def _reads(path: Path) -> bool:

@@ -1,0 +1,40 @@
+"""Reads Marian's binary files of lexical shortlists, as Bergamot's models have them."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+
+from xformc.compiler.shortlist import MOST_LIKELY, Shortlist, padded
+from xformc.errors import UserError
+
+MAGIC = 0xF11A48D5013417F5
+"""The first number of a file. Then come a checksum, the number of first tokens, which every list has, the most tokens of
+a row, and the sizes of the two arrays: where the row of each source token begins, and the tokens of all rows."""
+
+_HEADER = struct.Struct("<6Q")
+
+
+def read_marian_shortlist(path: Path, vocabulary: int) -> Shortlist:
+    """The lists of a model in which both sides share the vocabulary, of `vocabulary` tokens.
+
+    A source token itself is in its list. Marian adds tokens until a list has a multiple of 8; these lists lack them.
+
+    Raises: UserError for a file that is damaged, or of another vocabulary.
+    """
+    content = path.read_bytes()
+    size = _HEADER.size
+    magic, _, first, best, offsets, tokens = _HEADER.unpack_from(content) if len(content) >= size else (0,) * 6
+    if magic != MAGIC or len(content) != size + 8 * offsets + 4 * tokens:
+        raise UserError("not a whole binary shortlist of Marian", place=str(path))
+    begins = np.frombuffer(content, "<u8", offsets, size).astype(np.int64)
+    written = np.frombuffer(content, "<u4", tokens, size + 8 * offsets).astype(np.int64)
+    in_order = offsets > 0 and begins[0] == 0 and begins[-1] == tokens and bool((np.diff(begins) >= 0).all())
+    if not in_order or best > MOST_LIKELY or written.max(initial=0) >= vocabulary or offsets - 1 > vocabulary:
+        raise UserError(f"the shortlist is not one of a vocabulary of {vocabulary:,} tokens", place=str(path))
+    rows = [
+        np.append(token, written[start:end]).astype(np.int32)
+        for token, (start, end) in enumerate(zip(begins[:-1], begins[1:], strict=True))
+    ]
+    rows += [np.zeros(0, np.int32)] * (vocabulary - len(rows))
+    return Shortlist(np.arange(max(1, min(first, vocabulary)), dtype=np.int32), padded(rows, int(best) + 1))
