@@ -1,6 +1,6 @@
 """Speed and BLEU on real text, from text to text: a trained engine against CTranslate2.
 
-    python -m benchmarks.text ENGINE RUN test.en test.de [--threads 2] [--rounds 3] [--json FILE]
+    python -m benchmarks.text ENGINE RUN test.en test.de [--threads 2] [--rounds 3] [--all ENGINE] [--json FILE]
 
 ENGINE was built from RUN with a spec that extends transformer_base and has one vocabulary for both sides. CTranslate2
 gets the same weights in the same precision (float32 beside bfloat16, which it lacks on a CPU) and the same
@@ -8,7 +8,8 @@ SentencePiece model. Each is first tried on some lines, with all threads for one
 several batches; CTranslate2 also with CT2_FORCE_CPU_ISA=AVX512 and with three batch sizes. Then each translates the
 whole file in its best setting, in turns; times are medians. Empty lines are skipped. With --hugging-face, Hugging
 Face's Marian takes turns as well, with the same weights in float32, run by transformers and, if optimum-onnx is
-installed, by ONNX Runtime.
+installed, by ONNX Runtime. If ENGINE has a shortlist, CTranslate2 takes turns with the same lists as its vocabulary
+map, too, and with --all an engine without one.
 """
 
 import argparse
@@ -29,8 +30,10 @@ from benchmarks.decode.child import Child
 from benchmarks.decode.engines import limited, peer_precision, write_peer
 from benchmarks.decode.speed import SETTINGS
 from xformc.compiler import compile_spec
+from xformc.compiler.certify.certify import engine_shortlist
 from xformc.compiler.spec import Spec, load_spec
 from xformc.compiler.weight_files import load_weights
+from xformc.format.names import MODEL
 from xformc.runtime import Engine, SearchArguments, load
 from xformc.runtime.text.lines import read_text_file
 from xformc.trainer.scores.metrics import make_bleu, translation_measures
@@ -43,11 +46,13 @@ USUAL_LENGTH = 256
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting of CTranslate2: the child process, batches at once, and source tokens of each batch."""
+    """A setting of CTranslate2: the child process, batches at once, source tokens of each batch, and whether it
+    computes only the tokens of the vocabulary map."""
 
     child: str
     workers: int
     batch_tokens: int
+    listed: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,12 +89,13 @@ class Peer:
             length_penalty=self._search.length_penalty,
             batch_tokens=setting.batch_tokens,
             length=self._longest,
+            listed=setting.listed,
         )
         return found["seconds"], found["lines"]
 
-    def best(self, lines: Sequence[str]) -> Setting:
+    def best(self, lines: Sequence[str], *, listed: bool = False) -> Setting:
         """Return the setting that is fastest on these lines, the better of two runs."""
-        choices = list(map(Setting, *zip(*product(SETTINGS, {1, self._threads}, PEER_BATCH_TOKENS), strict=True)))
+        choices = [Setting(*one, listed) for one in product(SETTINGS, {1, self._threads}, PEER_BATCH_TOKENS)]
         return min(choices, key=lambda one: min(self.translate(one, lines)[0] for _ in range(2)))
 
     def close(self) -> None:
@@ -109,6 +115,7 @@ def main() -> None:
     parser.add_argument("--longest", type=int, help="maximum output tokens for all systems; default: each system's own")
     parser.add_argument("--tokenize", default="13a", help="sacreBLEU's tokenizer")
     parser.add_argument("--hugging-face", action="store_true", help="also run transformers and optimum")
+    parser.add_argument("--all", type=Path, metavar="ENGINE", help="the engine without its shortlist, beside it")
     parser.add_argument("--json", type=Path, metavar="FILE")
     arguments = parser.parse_args()
     sources, references = read_text_file(arguments.source), read_text_file(arguments.reference)
@@ -137,7 +144,8 @@ def compare(
     tried, players = lines[:TRIED_LINES], dict[str, Player]()
     if arguments.hugging_face:
         players = hugging_face(spec, weights, engine, arguments, tried, folder / "onnx")
-    write_peer(spec, weights, engine.manifest.precision, folder / "peer", pieces_of(tokenizer, engine))
+    shortlist, pieces = engine_shortlist(arguments.engine / MODEL), pieces_of(tokenizer, engine)
+    write_peer(spec, weights, engine.manifest.precision, folder / "peer", pieces, shortlist)
     peer = Peer(engine, folder / "peer", tokenizer, arguments.threads, arguments.longest)
     workers = min(
         (1, arguments.threads),
@@ -149,6 +157,12 @@ def compare(
         "ctranslate2": Player(str(setting), partial(peer.translate, setting)),
         **players,
     }
+    if shortlist is not None:
+        setting = peer.best(tried, listed=True)
+        players["with vmap"] = Player(str(setting), partial(peer.translate, setting))
+    if arguments.all is not None:
+        whole = load(arguments.all, threads=arguments.threads)
+        players["all tokens"] = Player("", partial(ours, whole, workers=workers, longest=arguments.longest))
     times, texts = take_turns(players, lines, arguments.rounds)
     peer.close()
     bleu = make_bleu(arguments.tokenize)

@@ -94,13 +94,15 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     labels: Labels | None = None,
     rounding: Rounding = Rounding(),
     plans: PlanOptions | None = None,
+    shortlist: Path | None = None,
 ) -> Certificate:
     """Compile a spec with these weights (None: randomly initialized) into the engine folder `out`, atomically.
 
     `tokenizers` holds the SentencePiece model of each input of tokens and of each result by CTC; `progress` is
     called with the name of each phase. `labels` are the label names by id, of the results that are labels; None names
     them by their ids. `rounding` sets the quantization. `plans` are the options for building TensorRT plans, for target
-    tensorrt; without them, the folder holds only the models.
+    tensorrt; without them, the folder holds only the models. `shortlist` is a file of the tokens among which a search
+    looks.
 
     Raises: UserError if the kernels of a native engine are missing, if the spec cannot be decoded step by step, if the
     number of labels differs from the model's, if a tokenizer does not fit, if a weight does not fit its precision, if
@@ -108,7 +110,8 @@ def build_engine(  # noqa: PLR0913 (each is a part of an engine)
     """
     progress("compile")
     program = compile_engine(spec, target)
-    return build_program(program, weights, tokenizers, out, progress, labels=labels, rounding=rounding, plans=plans)
+    given: dict[str, Any] = {"labels": labels, "rounding": rounding, "plans": plans, "shortlist": shortlist}
+    return build_program(program, weights, tokenizers, out, progress, **given)
 
 
 def build_program(  # noqa: PLR0913 (each is a part of an engine)

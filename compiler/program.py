@@ -33,8 +33,8 @@ class Program:
     missing. graph: from the model's inputs to its result or its loss. steps: for tasks that decode, the graphs that run
     once and per token. passed: the names of the passes that ran, in order. covering: the name of the attention weights
     whose coverage of the source the search weighs, if the spec asks for it. caches: how keys and values are stored.
-    screened: the weights that the search of the engine screens, from the pass `lower` on. shortlist: the tokens among which
-    the engine's search looks; None for all.
+    screened: the weights that the search of the engine screens, from the pass `lower` on. shortlist: the tokens among
+    which the engine's search looks; None for all.
     """
 
     spec: Spec

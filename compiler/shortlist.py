@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors import SafetensorError, numpy, safe_open
 
 from xformc.errors import UserError
 from xformc.files import atomic_write
@@ -96,7 +95,8 @@ def shortlist_of(found: Mapping[str, NDArray[Any] | None], place: str) -> Shortl
 def write_shortlist(shortlist: Shortlist, path: Path) -> None:
     """Write a file, whole or not at all."""
     with atomic_write(path) as partial:
-        save_file(shortlist.tensors, partial)
+        files: Any = numpy
+        files.save_file(shortlist.tensors, partial)
 
 
 def in_model(name: str) -> str:

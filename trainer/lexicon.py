@@ -3,8 +3,8 @@ Machine Translation", section 4.2), and a shortlist of the likeliest ones."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,8 +69,8 @@ def make_shortlist(
     def encoded(files: Sequence[Path], most: int) -> list[Pair]:
         texts = read_texts(tuple(files), schema.columns)
         kept = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), most)).astype(np.int64))
-        columns = [[texts.columns[name][row] for row in kept] for name in (SOURCE, TARGET)]
-        sides = [known.encode(lines) for known, lines in zip((given, written), columns, strict=True)]
+        columns: list[list[str]] = [[str(texts.columns[name][row]) for row in kept] for name in (SOURCE, TARGET)]
+        sides = [known.encode([*lines]) for known, lines in zip((given, written), columns, strict=True)]
         return [(np.array(one, np.int64), np.array(other, np.int64)) for one, other in zip(*sides, strict=True)]
 
     report("reading")
@@ -121,7 +121,7 @@ def translations(
     kept = order[table[order] >= LEAST]
     bounds = np.searchsorted(given[kept], np.arange(source + 1))
     written = (keys % target)[kept]
-    return [written[first : min(last, first + best)].astype(np.int32) for first, last in zip(bounds, bounds[1:])]
+    return [written[first : min(last, first + best)].astype(np.int32) for first, last in pairwise(bounds)]
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class _Part:
 
 def _parts(pairs: Sequence[Pair], source: int) -> Iterator[_Part]:
     """The pairs of tokens, at most about CELLS at once."""
-    held: list[list[Any]] = [[], [], []]
+    held: list[list[Ids]] = [[], [], []]
     cells = 0
     for given, written in pairs:
         own = np.append(given, source)
@@ -149,6 +149,7 @@ def _parts(pairs: Sequence[Pair], source: int) -> Iterator[_Part]:
         cells += len(own) * len(written)
         if cells >= CELLS:
             yield _Part(*map(np.concatenate, held))
-            held, cells = [[], [], []], 0
+            held = [[], [], []]
+            cells = 0
     if cells:
         yield _Part(*map(np.concatenate, held))

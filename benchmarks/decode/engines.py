@@ -11,6 +11,7 @@ from xformc.compiler.backends.onnx.initializers import Initializers, save_models
 from xformc.compiler.backends.onnx.models import emit_engine
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.pipeline import compile_engine
+from xformc.compiler.shortlist import Shortlist
 from xformc.compiler.spec import Spec, load_spec
 from xformc.format.manifest import SearchOptions
 from xformc.format.precision import Caches, Precision
@@ -47,13 +48,18 @@ def write_engine(
 
 
 def write_peer(
-    spec: Spec, weights: Mapping[str, np.ndarray], precision: str, folder: Path, pieces: Sequence[str] | None = None
+    spec: Spec,
+    weights: Mapping[str, np.ndarray],
+    precision: str,
+    folder: Path,
+    pieces: Sequence[str] | None = None,
+    shortlist: Shortlist | None = None,
 ) -> None:
-    """Write the CTranslate2 model for this precision into the new `folder`; `pieces` as for `export`."""
+    """Write the CTranslate2 model for this precision into the new `folder`; the rest is as for `export`."""
     from xformc.exports.ctranslate2 import export
 
     kind = peer_precision(precision)
-    export(spec, weights, folder, quantization=None if kind == "float32" else kind, pieces=pieces)
+    export(spec, weights, folder, quantization=None if kind == "float32" else kind, pieces=pieces, shortlist=shortlist)
 
 
 def peer_precision(precision: str) -> str:

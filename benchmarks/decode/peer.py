@@ -132,9 +132,20 @@ class Peer:
         return {"took": took}
 
     def text(
-        self, lines: list[str], tokenizer: str, beam: int, length_penalty: float, batch_tokens: int, length: int
+        self,
+        lines: list[str],
+        tokenizer: str,
+        beam: int,
+        length_penalty: float,
+        batch_tokens: int,
+        length: int,
+        *,
+        listed: bool = False,
     ) -> dict[str, Any]:
-        """Translate lines with the SentencePiece model at `tokenizer`; return the seconds and the translated lines."""
+        """Translate lines with the SentencePiece model at `tokenizer`; return the seconds and the translated lines.
+
+        `listed`: with the tokens of the model's vocabulary map alone.
+        """
         import sentencepiece
 
         pieces: Any = sentencepiece.SentencePieceProcessor(model_file=tokenizer)
@@ -147,6 +158,7 @@ class Peer:
             max_batch_size=batch_tokens,
             batch_type="tokens",
             max_decoding_length=length,
+            use_vmap=listed,
         )
         text = pieces.decode([one.hypotheses[0] for one in found])
         return {"seconds": time.perf_counter() - began, "lines": text}

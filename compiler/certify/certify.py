@@ -97,7 +97,7 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     spec = load_spec(folder / SPEC)
     precision = spec.precisions(manifest.precision)
     program = replace(compile_engine(spec, manifest.target, precision), caches=manifest.caches)
-    program = replace(program, shortlist=_shortlist(folder / MODEL))
+    program = replace(program, shortlist=engine_shortlist(folder / MODEL))
     _check_claims(folder, manifest, program)
     module = TorchModule(program.graph).eval()
     module.load_arrays(engine_parameters(program.graph, folder / MODEL))
@@ -184,7 +184,7 @@ def _input_scales(
     return scales
 
 
-def _shortlist(model: Path) -> Shortlist | None:
+def engine_shortlist(model: Path) -> Shortlist | None:
     """The shortlist of an engine's search. Raises: UserError if it is broken."""
     try:
         found = read_tables(model, map(in_model, TENSORS))

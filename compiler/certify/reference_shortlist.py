@@ -14,8 +14,10 @@ from xformc.runtime.rows import Row
 
 
 def allowed_tokens(program: Program, source: Row) -> NDArray[np.bool_]:
-    """The tokens that may follow in the search of a source, [vocabulary]: all without a shortlist or with a first state;
-    otherwise those of its list, its beginning and its phrases."""
+    """The tokens that may follow in the search of a source, [vocabulary].
+
+    All, without a shortlist or with a first state; otherwise those of its list, its beginning and its phrases.
+    """
     pieces = program.inputs[str(program.written)].pieces
     if program.shortlist is None or int(source.get(START, -1)) >= 0:
         return np.ones(pieces, np.bool_)

@@ -209,6 +209,7 @@ def emit_project_candidates(
     beam: tuple[str, str],
     rest: tuple[Operand, ...],
     attributes: Mapping[str, int],
+    *,
     lists: tuple[str, ...] | None = None,
 ) -> tuple[str, ...]:
     """Write the search candidates of this plain projection of `x`, whose logits are [batch, beam, 1, vocabulary].
@@ -253,8 +254,8 @@ def emit_project_candidates(
 
 
 def emit_vocabulary(onnx: OnnxEmitter, project: Node) -> tuple[str, int, tuple[str, str, str, str]]:
-    """The precision of a plain projection onto the vocabulary, as the kernels call it, its depth, and its numbers, scale,
-    rest and bias; empty for what it lacks."""
+    """The precision of a plain projection onto the vocabulary, as the kernels call it, its depth, and its numbers,
+    scale, rest and bias; empty for what it lacks."""
     op, (_, weight, *bias) = project.op, project.inputs
     assert isinstance(op, Project)
     vocabulary = prod(axis.size or 1 for axis in _new(op, weight.type))

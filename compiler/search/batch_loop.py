@@ -309,7 +309,7 @@ def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str
     return onnx.op("Where", is_whole, 0, least)
 
 
-def options_by_sentence(onnx: OnnxEmitter, inputs: SearchInputs, begun: Begun) -> dict[str, str]:
+def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:
     """The options of `OPTION_TYPES`, with a row for each sentence of the batch."""
     options, (tokens, *numbers) = begun.options, begun.options.needed_edits.inputs.names
     names = [options.length_penalty, *astuple(options.needed_rules), tokens, *numbers, options.needed_edits.rows]
@@ -317,15 +317,19 @@ def options_by_sentence(onnx: OnnxEmitter, inputs: SearchInputs, begun: Begun) -
     names += [options.needed_phrases.tokens, options.bias.share, options.automaton.start, begun.groups.penalty]
     names += [] if begun.given is None else [begun.given]
     pairs = zip(OPTION_TYPES, names, strict=False)
-    found = {
+    return {
         name: onnx.op(
             "Expand", value, onnx.op("Concat", begun.batch, *[[1]] * (len(OPTION_TYPES[name].axes) - 1), axis=0)
         )
         for name, value in pairs
     }
-    if inputs.shortlist is not None:
-        found["allowed"] = emit_allowed(onnx, inputs.shortlist, asked_of(inputs, begun), begun.batch)
-    return found
+
+
+def allowed_by_sentence(onnx: OnnxEmitter, inputs: SearchInputs, begun: Begun) -> str | None:
+    """Which tokens may follow in each sentence, bool [batch, vocabulary]; None without a shortlist."""
+    if inputs.shortlist is None:
+        return None
+    return emit_allowed(onnx, inputs.shortlist, asked_of(inputs, begun), begun.batch)
 
 
 def asked_of(inputs: SearchInputs, begun: Begun) -> Asked:

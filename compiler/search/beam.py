@@ -10,6 +10,7 @@ from xformc.compiler.search.batch_loop import (
     Live,
     SearchInputs,
     Written,
+    allowed_by_sentence,
     best,
     decode_batch,
     emit_coverage,
@@ -51,7 +52,9 @@ def emit_beam_search(
     same decoder without a beam, which reads the prompts of a language model; None for a search without prompts.
     """
     begun, types = begin_search(onnx, decoder, inputs, longest, reader), state_types(decoder)
-    option = options_by_sentence(onnx, inputs, begun)
+    option = options_by_sentence(onnx, begun)
+    if (allowed := allowed_by_sentence(onnx, inputs, begun)) is not None:
+        option["allowed"] = allowed
     if begun.read is None:
         states = emit_states(onnx, decoder, {"batch": begun.batch, "beam": begun.options.width}, begun.prepared)
     else:
@@ -60,7 +63,7 @@ def emit_beam_search(
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         known = {**begun.prepared, **live.constant, **now.state}
         logits, state = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
-        if inputs.shortlist is not None:
+        if allowed is not None:
             logits = only_listed(scope, logits, live.option["allowed"])
         texts = Texts(now.beam.tokens, live.prefix, forced_token(scope, live.prefix, now.position), live.limit)
         options = options_of(begun.options, live.option)

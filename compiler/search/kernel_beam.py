@@ -16,6 +16,7 @@ from xformc.compiler.search.batch_loop import (
     Live,
     SearchInputs,
     Written,
+    allowed_by_sentence,
     asked_of,
     best,
     decode_batch,
@@ -29,7 +30,7 @@ from xformc.compiler.search.candidates import BeamOptions, Pool, forced_token, r
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
 from xformc.compiler.search.loops import Names
 from xformc.compiler.search.prompted import beam_caches, begin_search
-from xformc.compiler.search.shortlist import Lists, emit_allowed, emit_lists, only_listed
+from xformc.compiler.search.shortlist import Lists, emit_lists, only_listed
 from xformc.format.speech import Times
 
 Offered = tuple[str, ...]
@@ -91,10 +92,8 @@ def _entering(onnx: OnnxEmitter, decoder: Decoder, begun: Begun) -> tuple[dict[s
 def emit_listed(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, begun: Begun) -> Lists | str | None:
     """The lists of the sentences with their weights, or which tokens may follow [batch, vocabulary] where logits are no
     plain projection; None without a shortlist."""
-    if inputs.shortlist is None:
-        return None
-    if decoder.projection is None:
-        return emit_allowed(onnx, inputs.shortlist, asked_of(inputs, begun), begun.batch)
+    if inputs.shortlist is None or decoder.projection is None:
+        return allowed_by_sentence(onnx, inputs, begun)
     return emit_lists(onnx, inputs.shortlist, asked_of(inputs, begun), decoder.projection)
 
 
@@ -118,7 +117,7 @@ def emit_candidates(
     if decoder.projection is None:
         return onnx.ops("Candidates", 3, result, *beam, *rest, domain=DOMAIN, **attributes)
     own = astuple(lists) if isinstance(lists, Lists) else None
-    return emit_project_candidates(onnx, decoder.projection, result, beam, rest, attributes, own)
+    return emit_project_candidates(onnx, decoder.projection, result, beam, rest, attributes, lists=own)
 
 
 def attributes_of(times: Times | None) -> dict[str, int]:

@@ -13,8 +13,8 @@ _INT64 = 7
 
 @dataclass(frozen=True)
 class ShortlistInputs:
-    """The ONNX names of the source's tokens [batch, source] and of the lists (see `Shortlist`), and the number of target
-    tokens."""
+    """The ONNX names of the source's tokens [batch, source] and of the lists (see `Shortlist`), and the number of
+    target tokens."""
 
     source: str
     common: str

@@ -111,7 +111,8 @@ AnyReply = TypeVar("AnyReply", bound=Awaited[Any, Any])
 def require_refills(manifest: Manifest) -> None:
     """Raises: UserError for an engine without batches that refill."""
     if not manifest.refills:
-        hint = "language models not for a GPU have them, and translation models of target native; rebuild older engines"
+        have = "language models not for a GPU and translation models of target native have them"
+        hint = f"{have}, unless their engines are older or have a shortlist"
         raise UserError(f"{manifest.name} has no batches that refill", hint=hint)
 
 

@@ -295,6 +295,57 @@ def _screen_candidates(random: Random) -> Drawn:
     return inputs, CHOSEN, {"vocabulary": vocabulary}
 
 
+def _any_weight(random: Random, vocabulary: int, depth: int) -> tuple[str, list[Operand]]:
+    """A precision, and the numbers, scale, rest and bias of a vocabulary."""
+    precision = random.choice((*PRECISIONS, "screened"))
+    if precision == "screened":
+        numbers_, scale, rest = _screened(random, vocabulary, depth)
+    else:
+        (numbers_, scale), rest = _weight(random, precision, vocabulary, depth), None
+    return precision, [numbers_, scale, rest, perhaps(random, lambda: floats(random, vocabulary))]
+
+
+def _shortlist(random: Random) -> Drawn:
+    batch, depth, vocabulary = random.choice(COUNTS), random.choice(SIZES), random.choice((1, 31, 33, 1100))
+    precision, weights = _any_weight(random, vocabulary, depth)
+    inputs: list[Operand] = [
+        numbers(random, 5, batch, random.choice((0, 1, 4))),
+        numbers(random, vocabulary, 5, random.choice((0, 1, 40)), dtype=np.int32),
+        numbers(random, vocabulary, random.choice((1, 3)), dtype=np.int32),
+        perhaps(random, lambda: numbers(random, vocabulary, batch, 2)),
+        perhaps(random, lambda: numbers(random, vocabulary, 1, 2, 2)),
+        perhaps(random, lambda: ids([random.choice((-1, 0))])),
+        *weights,
+    ]
+    attributes = {"precision": precision, "vocabulary": vocabulary, "depth": depth}
+    return inputs, [np.int64, np.int8, np.float32, np.float32], attributes
+
+
+def _shortlist_candidates(random: Random) -> Drawn:
+    batch, beam, width, vocabulary = _hypotheses(random)
+    depth, count = random.choice(SIZES), random.choice((1, 2, 31, 33))
+    precision, weights = _any_weight(random, vocabulary, depth)
+    tokens = [sorted(random.sample(range(vocabulary), min(count, vocabulary))) for _ in range(batch)]
+    panels, own = -(-min(count, vocabulary) // 32), "float32" if precision == "screened" else precision
+    size = {"int8": 128 * -(-depth // 4), "int4": 512 * -(-depth // 32), "bfloat16_pairs": 128 * -(-depth // 2)}
+    width_of = size.get(own, 128 * depth if own == "float32" else 64 * depth)
+    groups = {"int8": 1, "int4": -(-depth // 32)}.get(own, 0)
+    inputs: list[Operand] = [
+        floats(random, batch, beam, 1, depth),
+        floats(random, batch, beam),
+        ids([width]),
+        Tensor(np.array(tokens, np.int64).reshape(batch, -1))
+        if batch
+        else numbers(random, 1, 0, min(count, vocabulary)),
+        numbers(random, 100, batch, panels * width_of, dtype=np.int8),
+        floats(random, batch, panels * 32 * groups),
+        floats(random, batch, 0 if weights[-1] is None else panels * 32),
+        *weights,
+        *_prefix(random, batch, beam, width, vocabulary),
+    ]
+    return inputs, CHOSEN, {"precision": precision, "vocabulary": vocabulary}
+
+
 def _advance(random: Random) -> Drawn:
     batch, width, position = random.choice(COUNTS), random.choice((1, 2, 3, 5)), random.choice(COUNTS)
     length, groups = position + 1, _groups(random, width)
@@ -403,6 +454,8 @@ OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
     "Candidates": _candidates,
     "ProjectCandidates": _project_candidates,
     "ScreenCandidates": _screen_candidates,
+    "Shortlist": _shortlist,
+    "ShortlistCandidates": _shortlist_candidates,
     "DrawToken": _draw_token,
     "Advance": _advance,
 }

@@ -20,6 +20,7 @@ from tests.imports.opennmt_files import TEXTS as OPENNMT_TEXTS
 from tests.imports.test_fairseq import logits
 from tests.imports.test_tokenizers import SENTENCES, TEXTS, train_piece_model
 from tests.imports.test_tuning import marian
+from xformc.compiler.shortlist import Shortlist, read_shortlist, write_shortlist
 from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import load_weights
 from xformc.errors import UserError
@@ -224,6 +225,54 @@ def test_an_import_translates_as_ctranslate2(xformc: CommandLine, tmp_path: Path
             (found,) = peer.translate_batch([words], beam_size=beam, max_decoding_length=12, min_decoding_length=0)
             [[ours]] = engine.translate([" ".join(words)], beam_size=beam, **LIMITS)
             assert [tokens[one] for one in ours.tokens if one not in written.end] == found.hypotheses[0]
+
+
+@pytest.mark.processor
+def test_a_vocabulary_map_is_a_shortlist(xformc: CommandLine, tmp_path: Path) -> None:
+    """Written by an export, used by CTranslate2, and read again."""
+    ctranslate2: Any = pytest.importorskip("ctranslate2")
+    write_fairseq(tmp_path / "model")
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "first")
+    size, random = (
+        load_spec(tmp_path / "first" / "spec.yaml").inputs["source"].vocabulary or 0,
+        np.random.default_rng(1),
+    )
+    lists = Shortlist(np.array([2, 5], np.int32), random.integers(4, size, (size, 3), dtype=np.int32))
+    write_shortlist(lists, tmp_path / "first" / "shortlist.safetensors")
+    done(xformc, "export", "ct2", tmp_path / "first", "-o", tmp_path / "peer")
+    out = done(xformc, "import", tmp_path / "peer", "-o", tmp_path / "run")
+    assert "with a shortlist" in out
+    again = read_shortlist(tmp_path / "run" / "shortlist.safetensors")
+    sources = [random.integers(4, size, length) for length in range(1, 7)]
+    for source in sources:
+        found, wanted = (one.allowed(source, [0, 2, 3], size) for one in (again, lists))
+        assert np.array_equal(found, wanted)
+    given = ("--target", "portable", "--shortlist", tmp_path / "run" / "shortlist.safetensors")
+    done(xformc, "build", tmp_path / "run", "-o", tmp_path / "engine", *given)
+    engine = load(tmp_path / "engine", threads=1)
+    peer = ctranslate2.Translator(str(tmp_path / "peer"), intra_threads=1, compute_type="float32")
+    tokens = json.loads(next((tmp_path / "peer").glob("*vocabulary.json")).read_text())
+    written, changed = engine.manifest.inputs["target"].special, 0
+    for source in sources:
+        words = [tokens[one] for one in source]
+        for beam in (1, 3):
+            limits = {"beam_size": beam, "max_decoding_length": 12, "min_decoding_length": 0}
+            (found,), (free,) = (peer.translate_batch([words], use_vmap=one, **limits) for one in (True, False))
+            [[ours]] = engine.translate([" ".join(words)], beam_size=beam, **LIMITS)
+            assert [tokens[one] for one in ours.tokens if one not in written.end] == found.hypotheses[0]
+            changed += found.hypotheses[0] != free.hypotheses[0]
+    assert changed > 3, "the lists change what is found"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("a b\tc", "line 2 has several source tokens"), ("a", "line 2 has no tab"), ("\xff", "not UTF-8")],
+)
+def test_other_vocabulary_maps_are_refused(xformc: CommandLine, tmp_path: Path, line: str, message: str) -> None:
+    folder = write_model(tmp_path / "model", variables())
+    (folder / "vmap.txt").write_bytes(b"a\tb c\n" + line.encode("latin-1") + b"\n")
+    assert message in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.processor

@@ -1,6 +1,8 @@
 """Models of Marian and Bergamot become runs that compute what their formulas say."""
 
 import random
+import struct
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -20,9 +22,11 @@ from tests.imports.marian_files import (
     write_marian_npz,
 )
 from tests.imports.test_fairseq import logits
+from xformc.compiler.shortlist import read_shortlist
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
 from xformc.imports.origins.marian_files import read_binary, read_npz
+from xformc.runtime.engine import load
 from xformc.runtime.text.tokenizer import open_vocabulary
 
 pytest.importorskip("tokenizers")
@@ -63,6 +67,59 @@ def test_a_binary_model_translates(xformc: CommandLine, tmp_path: Path) -> None:
     assert xformc("build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable").code == 0
     found = xformc("translate", tmp_path / "engine", "--beam-size", "1", stdin="a b\n")
     assert found.code == 0
+
+
+def write_lists(
+    path: Path, rows: list[list[int]], first: int = 2, best: int = 3, magic: int = 0xF11A48D5013417F5
+) -> None:
+    """A binary shortlist of Marian."""
+    ends = np.cumsum([0, *map(len, rows)]).astype("<u8")
+    tokens = np.array([token for row in rows for token in row], "<u4")
+    path.write_bytes(
+        struct.pack("<6Q", magic, 7, first, best, len(ends), len(tokens)) + ends.tobytes() + tokens.tobytes()
+    )
+
+
+@pytest.mark.processor
+def test_a_shortlist_comes_with_its_model(xformc: CommandLine, tmp_path: Path) -> None:
+    """Each source token has itself, its row, and the first tokens of the vocabulary."""
+    folder = write_marian_binary(tmp_path / "model", marian_weights())
+    options = next(folder.glob("*.yml"))
+    options.write_text(options.read_text() + "shortlist:\n  - /a/lex.s2t.bin\n  - false\n")
+    result = xformc("import", folder, "-o", tmp_path / "without")
+    assert result.code == 0 and "shortlist" not in result.out, "the file is not there"
+    write_lists(folder / "lex.s2t.bin", [[index % 12, 7] if index > 2 else [] for index in range(SIZE)])
+    result = xformc("import", folder, "-o", tmp_path / "run")
+    assert f"with a shortlist: xformc build {tmp_path / 'run'} --shortlist" in result.out
+    found = read_shortlist(tmp_path / "run" / "shortlist.safetensors")
+    assert np.flatnonzero(found.allowed([5, 2], (), SIZE + 1)).tolist() == [0, 1, 2, 5, 7]
+    lists = ("--shortlist", tmp_path / "run" / "shortlist.safetensors", "--target", "portable")
+    assert xformc("build", tmp_path / "run", "-o", tmp_path / "engine", *lists).code == 0
+    engine = load(tmp_path / "engine", threads=1)
+    (best,) = engine.translate(["d a"], max_length_factor=0, max_length_offset=9)[0]
+    assert set(best.tokens) <= {0, 1, 2, 5, 7}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda path: path.write_bytes(b""), "not a whole binary shortlist of Marian"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-1]), "not a whole binary shortlist of Marian"),
+        (lambda path: write_lists(path, [[1]], magic=5), "not a whole binary shortlist of Marian"),
+        (lambda path: write_lists(path, [[SIZE + 1]]), "not one of a vocabulary"),
+        (lambda path: write_lists(path, [[1]] * (SIZE + 2)), "not one of a vocabulary"),
+        (lambda path: write_lists(path, [[1]], best=9999), "not one of a vocabulary"),
+    ],
+)
+def test_damaged_shortlists_are_refused(
+    xformc: CommandLine, tmp_path: Path, change: Callable[[Path], None], message: str
+) -> None:
+    folder = write_marian_binary(tmp_path / "model", marian_weights())
+    options = next(folder.glob("*.yml"))
+    options.write_text(options.read_text() + "shortlist: lex.bin\n")
+    write_lists(folder / "lex.bin", [[1]])
+    change(folder / "lex.bin")
+    assert message in refused(xformc, folder)
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ def beams_model(program: Program, beams: Program, weights: Initializers) -> onnx
     none: tuple[int, ...] = ()
     inputs = SearchInputs(
         **_alone(options), **given, prefix="", edits=_EDITS, prompt=PROMPTS, default=none, suppress_first=none,
-        times=None, prompted=False,
+        times=None, prompted=False, shortlist=None,
     )  # fmt: skip
     result, _ = emit_search(emitter, decoder, inputs, beams.longest, program.decoder)
     outputs = _n_best(emitter, result)

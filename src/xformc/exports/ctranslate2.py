@@ -13,6 +13,7 @@ import numpy.typing as npt
 from xformc.compiler.ops.functions import Unary
 from xformc.compiler.ops.normalization import LayerNorm
 from xformc.compiler.ops.positions import Sinusoid
+from xformc.compiler.shortlist import Shortlist
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.problems import Source as Text
 from xformc.compiler.spec.tree import Plain, parse_yaml
@@ -22,6 +23,7 @@ from xformc.exports.ctranslate2_decoder import decoder_model
 from xformc.exports.ctranslate2_layers import Writer
 from xformc.exports.hugging_face import spec_of
 from xformc.exports.source import Source, read_source
+from xformc.exports.vocabulary_map import VOCABULARY_MAP, write_vocabulary_map
 from xformc.files import atomic_directory
 from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.checkpoint import writing
@@ -70,6 +72,9 @@ def export_ctranslate2(path: Path, out: Path, quantization: Quantization | None 
     with writing(out), atomic_directory(out, replace=False) as part:
         model.optimize(quantization=quantization)
         model.save(str(part))
+        if source.shortlist is not None:
+            source.shortlist.check(len(names[0]), len(names[1]), str(path))
+            write_vocabulary_map(source.shortlist, (names[0], names[1]), part / VOCABULARY_MAP)
         for file in source.tokenizers.values() if source.spec.task == "language_model" else ():
             shutil.copy(file, part / file.name)
     return sum(array.size for array in source.arrays.values())
@@ -83,6 +88,7 @@ def export(
     quantization: str | None = None,
     pieces: Sequence[str] | None = None,
     positions: int = 512,
+    shortlist: Shortlist | None = None,
 ) -> None:
     """Write the model of a spec into `folder`, without adding the end token to sources.
 
@@ -97,6 +103,8 @@ def export(
     model = _model(_specs(), shape, spec, weights, (names, names))
     model.optimize(quantization=quantization)
     model.save(str(folder))
+    if shortlist is not None:
+        write_vocabulary_map(shortlist, (names, names), folder / VOCABULARY_MAP)
 
 
 def find_shape(spec: Spec, weights: Mapping[str, Array], place: str, positions: int = POSITIONS) -> Shape:

@@ -25,6 +25,7 @@ from xformc.imports.origins.ctranslate2_files import (
     scalars,
     scaled,
 )
+from xformc.imports.origins.ctranslate2_shortlist import VOCABULARY_MAP, read_vocabulary_map
 from xformc.imports.origins.subwords import tokenizer_beside
 
 TABLE = FAMILIES.parent / "origins" / "ctranslate2.yaml"
@@ -78,7 +79,12 @@ def _read(path: Path, table: Path | None) -> Origin:
     values["projection_bias"] = BIAS in tensors
     special = {tokens.unknown: "<unk>", tokens.end: "</s>", tokens.pad: "<pad>"}
     tokenizer = tokenizer_beside(folder, tokens.names, special)
-    return Origin(place, values, load_family(table or TABLE), lambda _: tensors, tokenizer)
+    shortlist = None
+    if (folder / VOCABULARY_MAP).is_file():
+        known = (tokens.names["source"], tokens.names["target"])
+        always = (tokens.unknown, tokens.begin, tokens.end)
+        shortlist = read_vocabulary_map(folder / VOCABULARY_MAP, known, always, tokens.size)
+    return Origin(place, values, load_family(table or TABLE), lambda _: tensors, tokenizer, shortlist=shortlist)
 
 
 def _reads(path: Path) -> bool:

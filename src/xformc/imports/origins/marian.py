@@ -3,7 +3,8 @@
 import re
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import cast
 
 import numpy as np
 
@@ -60,19 +61,17 @@ def _read(path: Path, table: Path | None) -> Origin:
     values |= {f"decoder.{key}": one for key, one in _flat(decoder) if key in OF_SEARCH}
     tensors = _with_padding({_renamed(name): one for name, one in stored.items()}, place)
     values["vocab_size"] = tensors[EMBEDDING].shape[0]
-    shortlist = _shortlist(decoder.get("shortlist"), model.parent, int(values["vocab_size"]), place)
+    shortlist = _shortlist(decoder.get("shortlist"), model.parent, int(values["vocab_size"]))
     return Origin(place, values, load_family(table or TABLE), lambda _: tensors, tokenizer, shortlist=shortlist)
 
 
-def _shortlist(said: object, folder: Path, vocabulary: int, place: str) -> Shortlist | None:
-    """The lists in the file that the options name, if it is a binary one in the model's folder."""
-    first = said[0] if isinstance(said, list) and said else said
+def _shortlist(said: object, folder: Path, vocabulary: int) -> Shortlist | None:
+    """The lists in the binary file that the options name, if it is in the model's folder."""
+    first = next(iter(cast(list[object], said)), None) if isinstance(said, list) else said
     if not isinstance(first, str) or not first.endswith(".bin"):
         return None
-    path = folder / first
-    if path.name != first or not path.is_file():
-        raise UserError(f"its options name the shortlist {first!r}, which is not in its folder", place=place)
-    return read_marian_shortlist(path, vocabulary)
+    path = folder / PurePath(first).name
+    return read_marian_shortlist(path, vocabulary) if path.is_file() else None
 
 
 def _reads(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """Reads Marian's binary files of lexical shortlists, as Bergamot's models have them."""
 
 import struct
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,8 @@ from xformc.compiler.shortlist import MOST_LIKELY, Shortlist, padded
 from xformc.errors import UserError
 
 MAGIC = 0xF11A48D5013417F5
-"""The first number of a file. Then come a checksum, the number of first tokens, which every list has, the most tokens of
-a row, and the sizes of the two arrays: where the row of each source token begins, and the tokens of all rows."""
+"""The first number of a file. Then come a checksum, the number of first tokens, which every list has, the most tokens
+of a row, and the sizes of the two arrays: where the row of each source token begins, and the tokens of all rows."""
 
 _HEADER = struct.Struct("<6Q")
 
@@ -33,8 +34,7 @@ def read_marian_shortlist(path: Path, vocabulary: int) -> Shortlist:
     if not in_order or best > MOST_LIKELY or written.max(initial=0) >= vocabulary or offsets - 1 > vocabulary:
         raise UserError(f"the shortlist is not one of a vocabulary of {vocabulary:,} tokens", place=str(path))
     rows = [
-        np.append(token, written[start:end]).astype(np.int32)
-        for token, (start, end) in enumerate(zip(begins[:-1], begins[1:], strict=True))
+        np.append(token, written[start:end]).astype(np.int32) for token, (start, end) in enumerate(pairwise(begins))
     ]
     rows += [np.zeros(0, np.int32)] * (vocabulary - len(rows))
     return Shortlist(np.arange(max(1, min(first, vocabulary)), dtype=np.int32), padded(rows, int(best) + 1))

@@ -1,0 +1,44 @@
+"""Reads CTranslate2's vocabulary map: the target tokens that source tokens allow."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from xformc.compiler.shortlist import MOST_LIKELY, Shortlist, padded
+from xformc.errors import UserError
+
+VOCABULARY_MAP, MOST_BYTES = "vmap.txt", 2**30
+
+
+def read_vocabulary_map(
+    path: Path, names: tuple[Sequence[str], Sequence[str]], always: Sequence[int], rows: int
+) -> Shortlist:
+    """The lists of a file. `names` are those of the tokens of the source and of the target, `always` the tokens that
+    CTranslate2 adds to every list, `rows` the number of source tokens.
+
+    Raises: UserError for a file that is none, is too large, or has keys of several tokens.
+    """
+    if path.stat().st_size > MOST_BYTES:
+        raise UserError(f"has more than {MOST_BYTES:,} bytes", place=str(path))
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise UserError(f"not UTF-8: {error}", place=str(path)) from None
+    source, target = ({name: token for token, name in enumerate(side)} for side in names)
+    likely, common = [np.zeros(0, np.int32)] * rows, [*always]
+    for number, line in enumerate(lines, start=1):
+        key, tab, rest = line.rstrip("\r").partition("\t")
+        if not line:
+            continue
+        if not tab or " " in key:
+            what = "several source tokens, which a shortlist cannot have" if tab else "no tab"
+            raise UserError(f"line {number:,} has {what}", place=f"{path}:{number}")
+        tokens = [target[name] for name in rest.split(" ") if name in target]
+        if len(tokens) > MOST_LIKELY:
+            raise UserError(f"line {number:,} has more than {MOST_LIKELY:,} tokens", place=f"{path}:{number}")
+        if not key:
+            common += tokens
+        elif key in source:
+            likely[source[key]] = np.array(tokens, np.int32)
+    return Shortlist(np.unique(np.array(common, np.int32)), padded(likely, MOST_LIKELY))

@@ -1,0 +1,181 @@
+"""Searches with a shortlist write its tokens alone, as the certificate checks, and what else a call asks for."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import CommandLine, listing, mistake
+from safetensors.numpy import save_file
+
+from tests import tiny_engine
+from tests.runtime.kernel_session import kernel_library
+from xformc.compiler.build import Rounding, build_engine
+from xformc.compiler.shortlist import NO_TOKEN, Shortlist, read_shortlist, write_shortlist
+from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
+from xformc.format.precision import Precision
+from xformc.format.targets import Target
+from xformc.runtime import Engine, load
+from xformc.runtime.libxformc import CppEngine
+from xformc.verification import verify
+
+SPEC = """\
+extends: transformer_base
+sizes: {layers: 1, d_model: 16, heads: 2, d_ff: 24, vocabulary: PIECES}
+decode: {beam_size: 3, n_best: 3, max_length: {factor: 1, offset: 5}MORE}
+"""
+TEXTS = ["one two dogs", "a man rides", "dogs", "play two one two", "hello"]
+END = 3
+
+
+@dataclass(frozen=True)
+class Files:
+    """A spec, its tokenizer and a shortlist of few tokens."""
+
+    folder: Path
+    size: int
+
+    def build(self, target: Target, precision: Precision = "float32", more: str = "", **options: Any) -> Path:
+        """The folder of an engine, built when it is first asked for."""
+        if target == "native":
+            kernel_library()
+        out = self.folder / f"{target}-{precision}-{len(more)}"
+        if not out.exists():
+            spec = self.folder / "spec.yaml"
+            spec.write_text(SPEC.replace("PIECES", str(self.size)).replace("MORE", more))
+            tokenizers = dict.fromkeys(("source", "target"), self.folder / "tokenizer.model")
+            options = {"shortlist": self.shortlist, "rounding": Rounding(precision), **options}
+            assert build_engine(load_spec(spec), None, tokenizers, target, out, **options).passed
+        return out
+
+    @property
+    def shortlist(self) -> Path:
+        return self.folder / "shortlist.safetensors"
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    folder = tmp_path_factory.mktemp("shortlist")
+    size, rng = tiny_engine.train_tokenizer(folder / "tokenizer.model"), np.random.default_rng(1)
+    likely = rng.integers(4, size, (size, 6), dtype=np.int32)
+    likely[::3, 3:] = NO_TOKEN
+    write_shortlist(Shortlist(np.array([5, 9], np.int32), likely), folder / "shortlist.safetensors")
+    return Files(folder, size)
+
+
+def allowed(files: Files, engine: Engine, text: str, *others: int) -> set[int]:
+    assert engine.tokenizer is not None
+    ids = engine.tokenizer.encode("source", text)
+    found = read_shortlist(files.shortlist).allowed(ids, [END, *others], files.size)
+    return set(np.flatnonzero(found).tolist())
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("target", ["portable", "native"])
+def test_translations_have_listed_tokens_and_those_asked_for(files: Files, target: Target) -> None:
+    engine = load(files.build(target), threads=1)
+    lists = [allowed(files, engine, text) for text in TEXTS]
+    assert all(len(own) < files.size // 2 for own in lists), "the lists leave something out"
+    plain = engine.translate(TEXTS, max_length_offset=9)
+    for found, own in zip(plain, lists, strict=True):
+        assert all(set(one.tokens) <= own and np.isfinite(one.score) for one in found)
+    outside = next(token for token in range(4, files.size) if all(token not in own for own in lists))
+    begun = engine.translate(TEXTS, prefixes=[[outside]] * 5)
+    assert all(one.tokens[0] == outside for found in begun for one in found)
+    phrased = engine.translate(TEXTS, phrases=[[[outside]]] * 5, n_best=1)
+    assert all(outside in found[0].tokens for found in phrased)
+    for found, own in zip([*begun, *phrased], [*lists, *lists], strict=True):
+        assert all(set(one.tokens) <= {*own, outside} for one in found)
+    drawn = {token for found in engine.translate(TEXTS * 9, samples=1, seed=1) for one in found for token in one.tokens}
+    assert drawn - set[int]().union(*lists), "samples are of all tokens"
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("target", ["portable", "native"])
+def test_a_constraint_allows_all_tokens(files: Files, target: Target) -> None:
+    engine = load(files.build(target), threads=1)
+    lists = [allowed(files, engine, text) for text in TEXTS[:2]]
+    found = engine.translate(TEXTS[:2], regex=["(hello|dogs)", None])
+    assert found[0][0].text in ("hello", "dogs")
+    assert all(set(one.tokens) <= lists[1] for one in found[1])
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("precision", ["float32", "int8", "bfloat16", "int4"])
+def test_kernels_find_what_the_definition_finds_in_every_batch(files: Files, precision: Precision) -> None:
+    """The certificate compares with the definition; here batches, the C++ library, and whatever is left in a beam."""
+    folder = files.build("native", precision)
+    engine = load(folder, threads=1)
+    options: list[dict[str, Any]] = [{}, {"beam_size": 1}, {"beam_size": 20, "n_best": 20}, {"suppress_tokens": [5, 9]}]
+    for given in options:
+        together = engine.translate(TEXTS, **given)
+        assert together == [engine.translate([text], **given)[0] for text in TEXTS]
+        assert together == engine.translate(TEXTS[::-1], **given)[::-1]
+        assert CppEngine(folder, threads=1).translate(TEXTS, **given) == together
+    assert verify(folder).passed
+
+
+@pytest.mark.processor
+def test_logits_that_are_no_plain_projection_are_listed(files: Files, tmp_path: Path) -> None:
+    """Of two models, whose probabilities are averaged, and with a default prefix."""
+    more = ", prefix: [7, 8]"
+    engine = load(files.build("native", more=more), threads=1)
+    for text, found in zip(TEXTS, engine.translate(TEXTS), strict=True):
+        assert all(one.tokens[:2] == (7, 8) for one in found)
+        assert all(set(one.tokens) <= allowed(files, engine, text, 7, 8) for one in found)
+    spec = tmp_path / "soft.yaml"
+    text = SPEC.replace("PIECES", str(files.size)).replace("MORE", "")
+    ties = "tie: [[encoder/embed/embedding/weight, decoder/embed/embedding/weight]]"
+    spec.write_text(
+        f"name: capped\n{text}{ties}\nmodel:\n  logits: {{from: decoder, do: [{{linear: vocabulary}}, tanh]}}\n"
+    )
+    tokenizers = dict.fromkeys(("source", "target"), files.folder / "tokenizer.model")
+    given: dict[str, Any] = {"shortlist": files.shortlist}
+    assert build_engine(load_spec(spec), None, tokenizers, "native", tmp_path / "capped", **given).passed
+    engine = load(tmp_path / "capped", threads=1)
+    for text, found in zip(TEXTS, engine.translate(TEXTS), strict=True):
+        assert all(set(one.tokens) <= allowed(files, engine, text) for one in found)
+
+
+def test_an_engine_says_that_it_has_one(files: Files, xformc: CommandLine) -> None:
+    folder = files.build("portable")
+    assert load(folder).manifest.shortlist
+    assert "among the tokens of a shortlist" in xformc("inspect", folder).out
+    with pytest.raises(UserError, match="has no batches that refill"):
+        load(folder).translate(TEXTS, slots=2)
+
+
+def test_what_is_no_shortlist_is_refused(files: Files, xformc: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "spec.yaml").write_text(SPEC.replace("PIECES", str(files.size)).replace("MORE", ""))
+
+    def refused(*arguments: str | Path) -> str:
+        before = listing(tmp_path)
+        found = mistake(xformc("build", tmp_path / "spec.yaml", "-o", tmp_path / "engine", *arguments))
+        assert listing(tmp_path) == before
+        return found
+
+    def file(name: str, **tensors: np.ndarray) -> Path:
+        save_file(tensors, tmp_path / name)
+        return tmp_path / name
+
+    common, likely = np.array([5], np.int32), np.full((files.size, 2), 5, np.int32)
+    portable = ("--target", "portable", "--shortlist")
+    (tmp_path / "text").write_text("a list")
+    for path, message in {
+        tmp_path / "none": "No such file",
+        tmp_path / "text": "not a complete safetensors file",
+        file("other", common=common): "not a shortlist: it has common",
+        file("floats", common=common, likely=likely.astype(np.float32)): "are not lists of tokens",
+        file("below", common=common, likely=likely - 9): "are not lists of tokens",
+        file("empty", common=common[:0], likely=likely): "has no common tokens",
+        file("short", common=common, likely=likely[1:]): f"has a row for {files.size - 1:,} source tokens",
+        file("large", common=common + files.size, likely=likely): f"has the token {files.size + 5:,}",
+    }.items():
+        assert message in refused(*portable, path)
+    assert "--target cuda has no search with a shortlist" in refused(
+        "--target", "cuda", "--shortlist", file("right", common=common, likely=likely)
+    )
+    (tmp_path / "spec.yaml").write_text("extends: gpt\nsizes: {layers: 1, d_model: 16, heads: 2, vocabulary: 40}\n")
+    assert "--shortlist is for models that translate text" in refused(*portable, tmp_path / "right")
