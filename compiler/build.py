@@ -235,6 +235,8 @@ def _with_shortlist(program: Program, path: Path) -> Program:
     """The program whose search looks among the tokens of a file. Raises: UserError if that is none, or does not fit."""
     if program.task != "translation" or program.times is not None or program.inputs[SOURCE].kind != "tokens":
         raise UserError("--shortlist is for models that translate text", hint="leave it out")
+    if program.inputs[SOURCE].special.pad is None:
+        raise UserError("--shortlist: sources without a padding token have no shortlist", hint="leave it out")
     if program.traits.fixed:
         hint = "leave it out, or build with --target native, cpu or portable"
         raise UserError(f"--shortlist: --target {program.target} has no search with a shortlist", hint=hint)

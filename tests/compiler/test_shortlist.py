@@ -45,7 +45,7 @@ class Files:
         if not out.exists():
             spec = self.folder / "spec.yaml"
             spec.write_text(SPEC.replace("PIECES", str(self.size)).replace("MORE", more))
-            tokenizers = dict.fromkeys(("source", "target"), self.folder / "tokenizer.model")
+            tokenizers: dict[str, Path] = dict.fromkeys(("source", "target"), self.folder / "tokenizer.model")
             options = {"shortlist": self.shortlist, "rounding": Rounding(precision), **options}
             assert build_engine(load_spec(spec), None, tokenizers, target, out, **options).passed
         return out
@@ -131,7 +131,7 @@ def test_logits_that_are_no_plain_projection_are_listed(files: Files, tmp_path: 
     spec.write_text(
         f"name: capped\n{text}{ties}\nmodel:\n  logits: {{from: decoder, do: [{{linear: vocabulary}}, tanh]}}\n"
     )
-    tokenizers = dict.fromkeys(("source", "target"), files.folder / "tokenizer.model")
+    tokenizers: dict[str, Path] = dict.fromkeys(("source", "target"), files.folder / "tokenizer.model")
     given: dict[str, Any] = {"shortlist": files.shortlist}
     assert build_engine(load_spec(spec), None, tokenizers, "native", tmp_path / "capped", **given).passed
     engine = load(tmp_path / "capped", threads=1)
