@@ -1,7 +1,6 @@
 // Shortlist and ShortlistCandidates (docs/kernels.md): candidates among the tokens that a source makes likely, by a product
 // with their weights alone.
 #include <cstring>
-#include <numeric>
 
 #include "search_vocabulary.h"
 
@@ -73,6 +72,72 @@ void copy_tokens(const Vocabulary& all, const int64_t* tokens, int64_t count, ch
   }
 }
 
+// What a batch of sources lists: the inputs 0 to 5 of Shortlist.
+class Sources {
+ public:
+  Sources(const Context& context, int64_t vocabulary, int64_t pad) : vocabulary_(vocabulary), pad_(pad) {
+    const Value sources = context.input(0), likely = context.input(1), common = context.input(2);
+    require(sources.shape.size() == 2, "the sources are no rows of tokens");
+    require(likely.shape.size() == 2 && common.shape.size() == 1, "the lists are no lists");
+    batch_ = sources.shape[0];
+    length_ = sources.shape[1];
+    sources_ = sources.as<int64_t>();
+    rows_ = likely.shape[0];
+    most_ = likely.shape[1];
+    likely_ = likely.as<int32_t>();
+    common_count_ = common.shape[0];
+    common_ = common.as<int32_t>();
+    const Sentences sentences(context, context.input_count(), batch_);  // each is in the row of its number
+    for (const size_t input : {3, 4}) {
+      if (!context.input(input)) continue;
+      asked_.push_back(context.input(input));
+      require(asked_.back().shape.size() >= 2, "the beginnings or the phrases are no rows of tokens");
+      sentences.check(asked_.back().shape[0]);
+    }
+    Option<int64_t> start(NO_TOKEN);
+    start.read(context, 5, sentences);
+    for (int64_t i = 0; i < batch_; ++i) all_.push_back(start.of(sentences, i) >= 0);
+  }
+
+  int64_t batch() const { return batch_; }
+
+  // The tokens that may follow in a sentence, in order.
+  std::vector<int64_t> list(int64_t sentence) const {
+    if (all_[static_cast<size_t>(sentence)]) return {ALL_TOKENS};
+    std::vector<uint64_t> marks(static_cast<size_t>(ceil_div(vocabulary_, 64)));
+    const auto mark = [&](int64_t token) {
+      if (token < 0) return;
+      require(token < vocabulary_, "a list has a token that is not in the vocabulary");
+      marks[static_cast<size_t>(token / 64)] |= uint64_t{1} << token % 64;
+    };
+    std::for_each_n(common_, common_count_, mark);
+    for (int64_t i = sentence * length_; i < (sentence + 1) * length_; ++i) {
+      require(sources_[i] >= 0 && sources_[i] < rows_, "a token of a source has no list");
+      std::for_each_n(likely_ + sources_[i] * most_, most_, mark);
+    }
+    for (const Value& tokens : asked_) {
+      const int64_t count = product(tokens.shape, 1, tokens.shape.size());
+      const int64_t* own = tokens.as<int64_t>() + (tokens.shape[0] == 1 ? 0 : sentence * count);
+      std::for_each_n(own, count, [&](int64_t token) { mark(token == pad_ ? NO_TOKEN : token); });
+    }
+    std::vector<int64_t> found;
+    for (size_t i = 0; i < marks.size(); ++i) {
+      for (uint64_t rest = marks[i]; rest != 0; rest &= rest - 1)
+        found.push_back(static_cast<int64_t>(i) * 64 + __builtin_ctzll(rest));
+    }
+    require(!found.empty(), "a list has no token");
+    return found;
+  }
+
+ private:
+  int64_t vocabulary_, pad_;
+  int64_t batch_, length_, rows_, most_, common_count_;
+  const int64_t* sources_;
+  const int32_t *likely_, *common_;
+  std::vector<Value> asked_;
+  std::vector<bool> all_;  // of each sentence
+};
+
 struct Shortlist : Kernel {
   explicit Shortlist(const Attributes& info)
       : precision(precision_of(info.text("precision"))), vocabulary(info.integer("vocabulary")),
@@ -81,20 +146,17 @@ struct Shortlist : Kernel {
   }
 
   void run(const Context& context) override {
-    const Shape shape = context.input(0).shape;
-    require(shape.size() == 2, "the sources are no rows of tokens");
-    const int64_t batch = shape[0];
+    const Sources sources(context, vocabulary, pad);
     const Vocabulary all(context, 6, precision, vocabulary, depth);
+    const int64_t batch = sources.batch();
     std::vector<std::vector<int64_t>> lists(static_cast<size_t>(batch));
-    const Sentences sentences(context, context.input_count(), batch);
-    for (int64_t i = 0; i < batch; ++i) lists[static_cast<size_t>(i)] = list_of(context, sentences, i, shape[1]);
+    parallel(context, lists.size(), [&](size_t i) { lists[i] = sources.list(static_cast<int64_t>(i)); });
 
-    const Precision own = listed(precision);
     size_t most = 0;
     for (const std::vector<int64_t>& list : lists) most = std::max(most, list.size());
-    const int64_t longest = static_cast<int64_t>(most), panels = ceil_div(longest, PANEL),
-                  bytes = panel_bytes(own, depth);
-    const int64_t groups = groups_of(own, depth);
+    const Precision own = listed(precision);
+    const int64_t longest = static_cast<int64_t>(most), panels = ceil_div(longest, PANEL);
+    const int64_t bytes = panel_bytes(own, depth), groups = groups_of(own, depth);
     const int64_t scale_size = has_scale(own) ? times(panels, PANEL * groups) : 0;
     const int64_t bias_size = all.weight.bias == nullptr ? 0 : panels * PANEL;
     auto* tokens = context.output<int64_t>(0, {batch, longest});
@@ -116,42 +178,6 @@ struct Shortlist : Kernel {
       if (bias != nullptr) std::fill_n(bias, PANEL, 0.0f);
       if (count > 0 && list[0] != ALL_TOKENS) copy_tokens(all, list.data() + first, count, to, scale, bias);
     });
-  }
-
- private:
-  // The tokens that may follow in a sentence of `length` tokens, in order.
-  std::vector<int64_t> list_of(const Context& context, const Sentences& sentences, int64_t sentence,
-                               int64_t length) const {
-    Option<int64_t> start(NO_TOKEN);
-    start.read(context, 5, sentences);
-    if (start.of(sentences, sentence) >= 0) return {ALL_TOKENS};
-    std::vector<int64_t> found;
-    const Value likely = context.input(1), common = context.input(2);
-    require(likely.shape.size() == 2 && common.shape.size() == 1, "the lists are no lists");
-    const int64_t most = likely.shape[1];
-    found.assign(common.as<int32_t>(), common.as<int32_t>() + common.shape[0]);
-    const int64_t* source = context.input(0).as<int64_t>() + sentence * length;
-    for (int64_t i = 0; i < length; ++i) {
-      require(source[i] >= 0 && source[i] < likely.shape[0], "a token of a source has no list");
-      const int32_t* row = likely.as<int32_t>() + source[i] * most;
-      found.insert(found.end(), row, row + most);
-    }
-    for (const size_t input : {3, 4}) add_asked(context.input(input), sentences, sentence, found);
-    std::sort(found.begin(), found.end());
-    found.erase(std::unique(found.begin(), found.end()), found.end());
-    found.erase(found.begin(), std::lower_bound(found.begin(), found.end(), 0));
-    require(!found.empty() && found.back() < vocabulary, "a list has no token, or one that is not in the vocabulary");
-    return found;
-  }
-
-  // Adds the tokens of a sentence in an input with a row for each, or one for all.
-  void add_asked(const Value& tokens, const Sentences& sentences, int64_t sentence, std::vector<int64_t>& found) const {
-    if (!tokens) return;
-    require(tokens.shape.size() >= 2, "the beginnings or the phrases are no rows of tokens");
-    const int64_t rows = tokens.shape[0], count = product(tokens.shape, 1, tokens.shape.size());
-    sentences.check(rows);
-    const int64_t* own = tokens.as<int64_t>() + sentences.row(sentence, rows) * count;
-    std::copy_if(own, own + count, std::back_inserter(found), [this](int64_t token) { return token != pad; });
   }
 
   Precision precision;

@@ -217,7 +217,7 @@ NOTHING: dict[str, Array] = {
         ({"likely": np.zeros(6, np.int32)}, "the lists are no lists"),
         ({"likely": np.full((6, 2), 40, np.int32)}, "not in the vocabulary"),
         ({"common": np.zeros((1, 1), np.int32)}, "the lists are no lists"),
-        ({**NOTHING, "common": np.full(1, NO_TOKEN, np.int32)}, "has no token"),
+        ({**NOTHING, "common": np.full(1, NO_TOKEN, np.int32)}, "a list has no token"),
         ({"prefix": np.array([[40]])}, "not in the vocabulary"),
         ({"prefix": np.array([5])}, "no rows of tokens"),
         ({"prefix": np.zeros((0, 1), np.int64)}, "lacks the row of a sentence"),
