@@ -4,8 +4,9 @@
 
 The systems take turns line by line, each with one line at a time, on each number of threads; CTranslate2 with the same
 weights and precision (float32 beside bfloat16, which it lacks on a CPU), in its default setting and with
-CT2_FORCE_CPU_ISA=AVX512. The time of a line is the median of its rounds. The lines are spread evenly over the file. Of
-each system the setting with the lowest median counts.
+CT2_FORCE_CPU_ISA=AVX512, and if ENGINE has a shortlist also with the same lists as its vocabulary map. The time of a
+line is the median of its rounds. The lines are spread evenly over the file. Of each system the setting with the lowest
+median counts.
 """
 
 import argparse
@@ -20,8 +21,10 @@ from benchmarks.decode.engines import write_peer
 from benchmarks.decode.speed import SETTINGS
 from benchmarks.text import Peer, Setting, one_tokenizer, ours, pieces_of
 from xformc.compiler import compile_spec
+from xformc.compiler.certify.certify import engine_shortlist
 from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import load_weights
+from xformc.format.names import MODEL
 from xformc.runtime import load
 from xformc.runtime.text.lines import read_text_file
 
@@ -44,9 +47,9 @@ def main() -> None:
     lines = [everything[place * len(everything) // count] for place in range(count)]
     with tempfile.TemporaryDirectory() as folder:
         times = measure(given, lines, Path(folder))
-    print(f"{f'{len(lines)} lines':36}{'median, ms':>12}{'99th percentile, ms':>22}")
+    print(f"{f'{len(lines)} lines':46}{'median, ms':>12}{'99th percentile, ms':>22}")
     for name, found in times.items():
-        print(f"{name:36}{statistics.median(found) * 1e3:12.2f}{percentile(found) * 1e3:22.2f}")
+        print(f"{name:46}{statistics.median(found) * 1e3:12.2f}{percentile(found) * 1e3:22.2f}")
     own, peer = (fastest({name: one for name, one in times.items() if name.startswith(system)}) for system in SYSTEMS)
     ratios = sorted(other / one for other, one in zip(times[peer], times[own], strict=True))
     low, high = ratios[len(ratios) // 20], ratios[-1 - len(ratios) // 20]
@@ -56,6 +59,7 @@ def main() -> None:
 
 
 SYSTEMS = ("xformc", "ctranslate2")
+LISTED = " with vmap"
 
 
 def measure(given: argparse.Namespace, lines: list[str], folder: Path) -> dict[str, list[float]]:
@@ -65,14 +69,17 @@ def measure(given: argparse.Namespace, lines: list[str], folder: Path) -> dict[s
     tokenizer = one_tokenizer(engine, given.engine)
     spec = load_spec(given.engine / "spec.yaml")
     weights = load_weights(given.run, compile_spec(spec))
-    write_peer(spec, weights, engine.manifest.precision, folder / "peer", pieces_of(tokenizer, engine))
+    shortlist, pieces = engine_shortlist(given.engine / MODEL), pieces_of(tokenizer, engine)
+    write_peer(spec, weights, engine.manifest.precision, folder / "peer", pieces, shortlist)
     peers = {threads: Peer(engine, folder / "peer", tokenizer, threads, None) for threads in given.threads}
     systems = {
         f"xformc, {threads} threads": partial(ours, one, workers=1, longest=None) for threads, one in engines.items()
     }
     systems |= {
-        f"ctranslate2, {threads} threads, {name}": partial(peers[threads].translate, Setting(name, 1, BATCH_TOKENS))
-        for threads, name in product(peers, SETTINGS)
+        f"ctranslate2{LISTED * listed}, {threads} threads, {name}": partial(
+            peers[threads].translate, Setting(name, 1, BATCH_TOKENS, listed)
+        )
+        for threads, name, listed in product(peers, SETTINGS, {False, shortlist is not None})
     }
     rounds = defaultdict[str, list[list[float]]](list)
     for turn in range(-1, given.rounds):

@@ -43,7 +43,7 @@ class Sizes:
     """The number of common tokens, of translations of each source token, and the most pairs that are read."""
 
     common: int = 100
-    best: int = 50
+    best: int = 100
     pairs: int = 200_000
 
 

@@ -24,7 +24,7 @@ def shortlist(
         Path | None, Option(*OUT, help="The file to write.  [default: RUN/shortlist.safetensors]", metavar="FILE")
     ] = None,
     common: Annotated[int, Option(help=COMMON_HELP, min=1, max=100_000, metavar="N")] = 100,
-    best: Annotated[int, Option(help=BEST_HELP, min=1, max=1_000, metavar="N")] = 50,
+    best: Annotated[int, Option(help=BEST_HELP, min=1, max=1_000, metavar="N")] = 100,
     pairs: Annotated[int, Option(help=PAIRS_HELP, min=1, max=10_000_000, metavar="N")] = 200_000,
 ) -> None:
     """List the tokens that translations of a source may have, so that an engine computes no others.
