@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "xformc"
 BASE = {"errors", "extras", "files", "format", "terminal", "version"}
 GRAPHS = {"compiler.graph", "compiler.quantize", "compiler.ops", "compiler.results", "compiler.passes"}
-PROGRAMS = GRAPHS | {"compiler.spec", "compiler.program", "compiler.pipeline"}
+PROGRAMS = GRAPHS | {"compiler.spec", "compiler.shortlist", "compiler.program", "compiler.pipeline"}
 COMPILER = PROGRAMS | {"compiler", "compiler.search", "compiler.backends", "compiler.certify", "compiler.weight_files"}
 
 MAY_USE = {
@@ -34,7 +34,8 @@ MAY_USE = {
     "compiler.results": {"compiler.graph", "compiler.ops"},
     "compiler.spec": {"compiler.graph", "compiler.ops", "compiler.results", "specs"},
     "compiler.passes": {"compiler.graph", "compiler.quantize", "compiler.ops", "compiler.results"},
-    "compiler.program": GRAPHS | {"compiler.spec"},
+    "compiler.shortlist": set[str](),
+    "compiler.program": GRAPHS | {"compiler.spec", "compiler.shortlist"},
     "compiler.pipeline": PROGRAMS,
     "compiler": {"compiler.pipeline"},
     "compiler.weight_files": {"compiler.graph"},
