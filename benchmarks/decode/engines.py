@@ -38,10 +38,12 @@ def write_engine(
     target: Target,
     folder: Path,
     caches: Caches = "auto",
+    *,
+    shortlist: Shortlist | None = None,
 ) -> SearchOptions:
     """Write only the engine's model, without a certificate, into the new `folder`; return its search defaults."""
     folder.mkdir()
-    program = replace(compile_engine(spec, target, spec.precisions(precision)), caches=caches)
+    program = replace(compile_engine(spec, target, spec.precisions(precision)), caches=caches, shortlist=shortlist)
     initializers = Initializers(weights, program.precision)
     save_models(emit_engine(program, initializers), initializers, folder)
     return program.search
