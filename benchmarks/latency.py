@@ -69,7 +69,8 @@ def measure(given: argparse.Namespace, lines: list[str], folder: Path) -> dict[s
     tokenizer = one_tokenizer(engine, given.engine)
     spec = load_spec(given.engine / "spec.yaml")
     weights = load_weights(given.run, compile_spec(spec))
-    shortlist, pieces = engine_shortlist(given.engine / MODEL), pieces_of(tokenizer, engine)
+    own, pieces = engine.manifest, pieces_of(tokenizer, engine)
+    shortlist = engine_shortlist(given.engine / MODEL, own.inputs, own.written)
     write_peer(spec, weights, engine.manifest.precision, folder / "peer", pieces, shortlist)
     peers = {threads: Peer(engine, folder / "peer", tokenizer, threads, None) for threads in given.threads}
     systems = {

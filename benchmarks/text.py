@@ -144,7 +144,8 @@ def compare(
     tried, players = lines[:TRIED_LINES], dict[str, Player]()
     if arguments.hugging_face:
         players = hugging_face(spec, weights, engine, arguments, tried, folder / "onnx")
-    shortlist, pieces = engine_shortlist(arguments.engine / MODEL), pieces_of(tokenizer, engine)
+    own, pieces = engine.manifest, pieces_of(tokenizer, engine)
+    shortlist = engine_shortlist(arguments.engine / MODEL, own.inputs, own.written)
     write_peer(spec, weights, engine.manifest.precision, folder / "peer", pieces, shortlist)
     peer = Peer(engine, folder / "peer", tokenizer, arguments.threads, arguments.longest)
     workers = min(

@@ -234,15 +234,12 @@ def _check_prefix(program: Program) -> None:
 def _with_shortlist(program: Program, path: Path) -> Program:
     """The program whose search looks among the tokens of a file. Raises: UserError if that is none, or does not fit."""
     if program.task != "translation" or program.times is not None or program.inputs[SOURCE].kind != "tokens":
-        raise UserError("--shortlist is for models that translate text", hint="leave it out")
-    if program.inputs[SOURCE].special.pad is None:
-        raise UserError("--shortlist: sources without a padding token have no shortlist", hint="leave it out")
+        raise UserError("--shortlist is for models that translate one text", hint="leave it out")
     if program.traits.fixed:
         hint = "leave it out, or build with --target native, cpu or portable"
         raise UserError(f"--shortlist: --target {program.target} has no search with a shortlist", hint=hint)
-    found, source, written = read_shortlist(path), program.inputs[SOURCE], program.inputs[str(program.written)]
-    found.check(source.pieces, written.pieces, str(path))
-    return replace(program, shortlist=found.for_tokens(source.special, written.special))
+    source, written = program.inputs[SOURCE], program.inputs[str(program.written)]
+    return replace(program, shortlist=read_shortlist(path).fitted(source, written, str(path)))
 
 
 def _open_vocabularys(program: Program, tokenizers: Mapping[str, Path]) -> None:

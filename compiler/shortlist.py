@@ -11,7 +11,7 @@ from safetensors import SafetensorError, numpy, safe_open
 
 from xformc.errors import UserError
 from xformc.files import atomic_write
-from xformc.format.tokens import SpecialTokens
+from xformc.format.inputs import Input
 
 TENSORS = COMMON, LIKELY = "common", "likely"
 """The tensors of a file; those of a model have the names `in_model`."""
@@ -45,23 +45,29 @@ class Shortlist:
             found[tokens[tokens >= 0]] = True
         return found
 
-    def check(self, source: int, written: int, place: str) -> None:
-        """Raises: UserError if the list does not fit vocabularies of these sizes."""
-        if len(self.likely) != source:
+    def equals(self, other: "Shortlist") -> bool:
+        """Whether both have the same lists."""
+        return all(np.array_equal(own, other.tensors[name]) for name, own in self.tensors.items())
+
+    def fitted(self, source: Input, written: Input, place: str) -> "Shortlist":
+        """The list in which any text may end, padding is never written, and the padding of a source allows nothing.
+
+        Raises: UserError if it does not fit the vocabularies of a model, which both have padding.
+        """
+        if len(self.likely) != source.pieces:
             raise UserError(
-                f"the shortlist has a row for {len(self.likely):,} source tokens, the model has {source:,}",
+                f"the shortlist has a row for {len(self.likely):,} source tokens, the model has {source.pieces:,}",
                 place=place,
                 hint="make it with the model's tokenizer: xformc shortlist RUN --data DATA",
             )
         largest = max(int(array.max(initial=NO_TOKEN)) for array in (self.common, self.likely))
-        if largest >= written:
-            raise UserError(f"the shortlist has the token {largest:,}; the model writes {written:,}", place=place)
-
-    def for_tokens(self, source: SpecialTokens, written: SpecialTokens) -> "Shortlist":
-        """The list in which any text may end, padding is never written, and the padding of a source allows nothing."""
-        likely = np.where(self.likely == written.absent, NO_TOKEN, self.likely)
-        likely[source.absent] = NO_TOKEN
-        common = np.setdiff1d(np.union1d(self.common, written.end), [NO_TOKEN, written.absent])
+        if largest >= written.pieces:
+            message = f"the shortlist has the token {largest:,}; the model writes {written.pieces:,}"
+            raise UserError(message, place=place, hint=_MAKE)
+        special, pad = written.special, written.special.absent
+        likely = np.where(self.likely == pad, NO_TOKEN, self.likely)
+        likely[source.special.absent] = NO_TOKEN
+        common = np.setdiff1d(np.union1d(self.common, special.end), [NO_TOKEN, pad])
         return Shortlist(common.astype(np.int32), likely.astype(np.int32))
 
 

@@ -61,7 +61,7 @@ def make_shortlist(
     Raises: UserError for a spec that translates no text, and as `find_pairs` and `read_texts`.
     """
     if spec.task != "translation" or any(item.kind != "tokens" for item in spec.inputs.values()):
-        raise UserError("a shortlist is for models that translate text", place=str(run))
+        raise UserError("a shortlist is for models that translate one text", place=str(run))
     schema = data_schema(spec)
     tokenizer, files = load_for(schema, spec.train.tokenizer, run), find_pairs(data, languages)
     given, written = (tokenizer.vocabularies[name] for name in (SOURCE, TARGET))
@@ -75,6 +75,8 @@ def make_shortlist(
 
     report("reading")
     pairs = encoded(files.train, sizes.pairs)
+    if not any(len(one) and len(other) for one, other in pairs):
+        raise UserError("the training text has no tokens", place=str(files.train[0]))
     report("counting")
     source, target = (schema.vocabularies[name] for name in (SOURCE, TARGET))
     likely = translations(pairs, source, target, sizes.best, report)
@@ -104,7 +106,9 @@ def translations(
 
     `source` and `target` are the sizes of the vocabularies. Target tokens may also come from no source token.
     """
-    keys = np.unique(np.concatenate([np.unique(part.keys(target)) for part in _parts(pairs, source)]))
+    keys = np.zeros(0, np.int64)
+    for part in _parts(pairs, source):
+        keys = np.union1d(keys, part.keys(target))
     given = keys // target
     table = np.full(len(keys), 1.0 / target)
     for iteration in range(ITERATIONS):

@@ -32,8 +32,10 @@ from xformc.compiler.program import Program
 from xformc.compiler.quantize.calibration import calibrated_weights
 from xformc.compiler.shortlist import TENSORS, Shortlist, in_model, shortlist_of
 from xformc.compiler.spec import load_spec
+from xformc.compiler.spec.alignment import SOURCE
 from xformc.errors import UserError
 from xformc.format.certificate import Certificate, Stage
+from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest, check_files, recorded
 from xformc.format.names import CERTIFICATE, MANIFEST, MODEL, SPEC
 from xformc.format.precision import Caches, Precision
@@ -97,7 +99,7 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     spec = load_spec(folder / SPEC)
     precision = spec.precisions(manifest.precision)
     program = replace(compile_engine(spec, manifest.target, precision), caches=manifest.caches)
-    program = replace(program, shortlist=engine_shortlist(folder / MODEL))
+    program = replace(program, shortlist=engine_shortlist(folder / MODEL, program.inputs, program.written))
     _check_claims(folder, manifest, program)
     module = TorchModule(program.graph).eval()
     module.load_arrays(engine_parameters(program.graph, folder / MODEL))
@@ -184,15 +186,21 @@ def _input_scales(
     return scales
 
 
-def engine_shortlist(model: Path) -> Shortlist | None:
-    """The shortlist of an engine's search. Raises: UserError if it is broken."""
+def engine_shortlist(model: Path, inputs: Mapping[str, Input], written: str | None) -> Shortlist | None:
+    """The shortlist of an engine's search, which fits its inputs. Raises: UserError if it does not."""
     try:
         found = read_tables(model, map(in_model, TENSORS))
     except (OSError, ValueError, DecodeError) as error:
         raise UserError(f"not a complete ONNX model: {error}", place=str(model)) from error
     if not found:
         return None
-    return shortlist_of({name: found.get(in_model(name)) for name in TENSORS}, str(model))
+    if written is None or SOURCE not in inputs:
+        raise UserError("the model has a shortlist, but translates no text", place=str(model), hint=_REBUILD)
+    shortlist = shortlist_of({name: found.get(in_model(name)) for name in TENSORS}, str(model))
+    if not shortlist.equals(shortlist.fitted(inputs[SOURCE], inputs[written], str(model))):
+        message = "the shortlist lacks an end token, or has padding"
+        raise UserError(message, place=str(model), hint=_REBUILD)
+    return shortlist
 
 
 def engine_parameters(graph: Graph, model: Path) -> dict[str, Any]:

@@ -31,6 +31,10 @@ def apart(found: Any, expected: Any, size: float) -> float:
 
 def largest(rows: NDArray[Any], least: float = 1.0) -> NDArray[Any]:
     """The largest size of the numbers of each row, [.., 1], without those that dwarf it, and without -inf."""
-    sizes = np.abs(np.where(np.isneginf(rows), 0.0, rows))
-    median = np.quantile(sizes, 0.5, axis=-1, keepdims=True, method="higher")
+    nothing = np.isneginf(rows)
+    sizes = np.abs(np.where(nothing, 0.0, rows))
+    if nothing.any():
+        median = np.nanquantile(np.where(nothing, np.nan, sizes), 0.5, axis=-1, keepdims=True, method="higher")
+    else:
+        median = np.quantile(sizes, 0.5, axis=-1, keepdims=True, method="higher")
     return np.where(sizes > DWARFING * np.maximum(median, least), 0.0, sizes).max(-1, keepdims=True)

@@ -1,20 +1,28 @@
 """Searches with a shortlist write its tokens alone, as the certificate checks, and what else a call asks for."""
 
+import json
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from command_line import CommandLine, listing, mistake
 from safetensors.numpy import save_file
 
 from tests import tiny_engine
 from tests.runtime.kernel_session import kernel_library
+from xformc.api import build
+from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import Rounding, build_engine
+from xformc.compiler.pipeline import compile_spec
 from xformc.compiler.shortlist import NO_TOKEN, Shortlist, read_shortlist, write_shortlist
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
+from xformc.format.names import WEIGHTS
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
 from xformc.runtime import Engine, load
@@ -118,25 +126,67 @@ def test_kernels_find_what_the_definition_finds_in_every_batch(files: Files, pre
 
 
 @pytest.mark.processor
-def test_logits_that_are_no_plain_projection_are_listed(files: Files, tmp_path: Path) -> None:
-    """Of two models, whose probabilities are averaged, and with a default prefix."""
-    more = ", prefix: [7, 8]"
-    engine = load(files.build("native", more=more), threads=1)
+def test_the_default_prefix_is_listed(files: Files) -> None:
+    engine = load(files.build("native", more=", prefix: [7, 8]"), threads=1)
     for text, found in zip(TEXTS, engine.translate(TEXTS), strict=True):
         assert all(one.tokens[:2] == (7, 8) for one in found)
         assert all(set(one.tokens) <= allowed(files, engine, text, 7, 8) for one in found)
-    spec = tmp_path / "soft.yaml"
-    text = SPEC.replace("PIECES", str(files.size)).replace("MORE", "")
-    ties = "tie: [[encoder/embed/embedding/weight, decoder/embed/embedding/weight]]"
-    spec.write_text(
-        f"name: capped\n{text}{ties}\nmodel:\n  logits: {{from: decoder, do: [{{linear: vocabulary}}, tanh]}}\n"
-    )
-    tokenizers: dict[str, Path] = dict.fromkeys(("source", "target"), files.folder / "tokenizer.model")
-    given: dict[str, Any] = {"shortlist": files.shortlist}
-    assert build_engine(load_spec(spec), None, tokenizers, "native", tmp_path / "capped", **given).passed
-    engine = load(tmp_path / "capped", threads=1)
-    for text, found in zip(TEXTS, engine.translate(TEXTS), strict=True):
-        assert all(set(one.tokens) <= allowed(files, engine, text) for one in found)
+
+
+@pytest.mark.processor
+def test_logits_that_are_no_plain_projection_are_listed(files: Files, tmp_path: Path) -> None:
+    """Of two models, whose probabilities are averaged, and with groups and edits."""
+    kernel_library()
+    runs = [tmp_path / "one", tmp_path / "two"]
+    for seed, run in enumerate(runs):
+        run.mkdir()
+        (run / "spec.yaml").write_text(SPEC.replace("PIECES", str(files.size)).replace("MORE", ""))
+        shutil.copy(files.folder / "tokenizer.model", run / "tokenizer.model")
+        save_file(dict(TorchModule(compile_spec(load_spec(run / "spec.yaml")), seed=seed).arrays()), run / WEIGHTS)
+    out = tmp_path / "ensemble"
+    assert build(runs, out, target="native", shortlist=files.shortlist).passed
+    engine = load(out, threads=1)
+    options: list[dict[str, Any]] = [
+        {},
+        {"beam_groups": 3, "diversity_penalty": 0.5},
+        {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2},
+    ]
+    for given in options:
+        for text, found in zip(TEXTS, engine.translate(TEXTS, **given), strict=True):
+            assert all(set(one.tokens) <= allowed(files, engine, text) for one in found)
+
+
+def test_a_list_and_bans_may_leave_nothing(files: Files) -> None:
+    engine = load(files.build("portable"), threads=1)
+    own = sorted(allowed(files, engine, TEXTS[0]) - {END})
+    found = engine.translate(TEXTS[:1], suppress_tokens=own, min_length=3, n_best=1)
+    assert found[0][0].tokens == () and found[0][0].score == -np.inf
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("shortlist.likely", lambda rows: rows[:5], "has a row for 5 source tokens"),
+        ("shortlist.likely", lambda rows: rows + 9999, "the shortlist has the token 10,"),
+        ("shortlist.common", lambda rows: rows[rows != END], "lacks an end token"),
+        ("shortlist.common", lambda rows: rows.astype(np.int64), "not a whole shortlist"),
+    ],
+)
+def test_verify_refuses_lists_that_do_not_fit(
+    files: Files, tmp_path: Path, name: str, change: Callable[[Any], Any], message: str
+) -> None:
+    folder = tmp_path / "engine"
+    shutil.copytree(files.build("portable"), folder)
+    model = onnx.load(folder / "model.onnx")
+    (tensor,) = [one for one in model.graph.initializer if one.name == name]
+    tensor.CopyFrom(onnx.numpy_helper.from_array(change(onnx.numpy_helper.to_array(tensor)), name))
+    onnx.save(model, folder / "model.onnx")
+    manifest = json.loads((folder / "engine.json").read_text())
+    del manifest["checksum"], manifest["files"]
+    (folder / "engine.json").unlink()
+    tiny_engine.write_manifest(folder, manifest)
+    with pytest.raises(UserError, match=message):
+        verify(folder)
 
 
 def test_an_engine_says_that_it_has_one(files: Files, xformc: CommandLine) -> None:
@@ -178,4 +228,4 @@ def test_what_is_no_shortlist_is_refused(files: Files, xformc: CommandLine, tmp_
         "--target", "cuda", "--shortlist", file("right", common=common, likely=likely)
     )
     (tmp_path / "spec.yaml").write_text("extends: gpt\nsizes: {layers: 1, d_model: 16, heads: 2, vocabulary: 40}\n")
-    assert "--shortlist is for models that translate text" in refused(*portable, tmp_path / "right")
+    assert "--shortlist is for models that translate one text" in refused(*portable, tmp_path / "right")

@@ -243,6 +243,10 @@ def test_a_vocabulary_map_is_a_shortlist(xformc: CommandLine, tmp_path: Path) ->
     out = done(xformc, "import", tmp_path / "peer", "-o", tmp_path / "run")
     assert "with a shortlist" in out
     again = read_shortlist(tmp_path / "run" / "shortlist.safetensors")
+    map_file = tmp_path / "peer" / "vmap.txt"
+    map_file.write_text(map_file.read_text() + "low er\tnew\n")  # of several source tokens
+    done(xformc, "import", tmp_path / "peer", "-o", tmp_path / "with-phrases")
+    assert read_shortlist(tmp_path / "with-phrases" / "shortlist.safetensors").equals(again)
     sources = [random.integers(4, size, length) for length in range(1, 7)]
     for source in sources:
         found, wanted = (one.allowed(source, [0, 2, 3], size) for one in (again, lists))
@@ -266,7 +270,7 @@ def test_a_vocabulary_map_is_a_shortlist(xformc: CommandLine, tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("a b\tc", "line 2 has several source tokens"), ("a", "line 2 has no tab"), ("\xff", "not UTF-8")],
+    [("a", "a line without a tab"), ("\xff", "not UTF-8"), ("a\t" + "b " * 5000, "more than 4,096 tokens")],
 )
 def test_other_vocabulary_maps_are_refused(xformc: CommandLine, tmp_path: Path, line: str, message: str) -> None:
     folder = write_model(tmp_path / "model", variables())

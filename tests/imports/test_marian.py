@@ -108,7 +108,8 @@ def test_a_shortlist_comes_with_its_model(xformc: CommandLine, tmp_path: Path) -
         (lambda path: write_lists(path, [[1]], magic=5), "not a whole binary shortlist of Marian"),
         (lambda path: write_lists(path, [[SIZE + 1]]), "not one of a vocabulary"),
         (lambda path: write_lists(path, [[1]] * (SIZE + 2)), "not one of a vocabulary"),
-        (lambda path: write_lists(path, [[1]], best=9999), "not one of a vocabulary"),
+        (lambda path: write_lists(path, [[1]], best=4096), "not one of a vocabulary"),
+        (lambda path: write_lists(path, [[1, 2, 3, 4]], best=3), "not one of a vocabulary"),
     ],
 )
 def test_damaged_shortlists_are_refused(

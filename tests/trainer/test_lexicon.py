@@ -79,6 +79,11 @@ def test_the_command_makes_a_list_that_an_engine_is_built_with(xformc: CommandLi
     assert np.array_equal(found.likely[:, 0], np.arange(size)), "what both sides share is its own translation"
     fewer = xformc("shortlist", run, *arguments, "--pairs", "8", "-o", tmp_path / "fewer.safetensors")
     assert fewer.code == 0 and (tmp_path / "fewer.safetensors").is_file()
+    nothing = tmp_path / "nothing"
+    nothing.mkdir()
+    for path in data.iterdir():
+        (nothing / path.name).write_text("\u200b\n")
+    assert "the training text has no tokens" in mistake(xformc("shortlist", run, "--data", nothing, *arguments[2:]))
     built = xformc("build", run / "spec.yaml", "--target", "portable", "-o", tmp_path / "engine",
                    "--shortlist", run / "shortlist.safetensors")  # fmt: skip
     assert built.code == 0, built.err
@@ -90,7 +95,7 @@ def test_what_has_no_lists_is_refused(xformc: CommandLine, tmp_path: Path) -> No
     data = ("--data", tmp_path, "--languages", "en-de")
     assert "not a run: it has no spec.yaml" in mistake(xformc("shortlist", run, *data))
     (run / "spec.yaml").write_text("extends: gpt\nsizes: {layers: 1, d_model: 16, heads: 2, vocabulary: 40}\n")
-    assert "a shortlist is for models that translate text" in mistake(xformc("shortlist", run, *data))
+    assert "a shortlist is for models that translate one text" in mistake(xformc("shortlist", run, *data))
     (run / "spec.yaml").write_text(small_text("transformer_base"))
     assert "tokenizer.model" in mistake(xformc("shortlist", run, *data))
     assert listing(tmp_path) == ["run", "run/spec.yaml"]

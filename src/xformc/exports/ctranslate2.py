@@ -10,11 +10,13 @@ from typing import Any, Literal, cast
 import numpy as np
 import numpy.typing as npt
 
+from xformc.compiler.certify.certify import engine_shortlist
 from xformc.compiler.ops.functions import Unary
 from xformc.compiler.ops.normalization import LayerNorm
 from xformc.compiler.ops.positions import Sinusoid
-from xformc.compiler.shortlist import Shortlist
+from xformc.compiler.shortlist import Shortlist, read_shortlist
 from xformc.compiler.spec import Spec
+from xformc.compiler.spec.alignment import SOURCE
 from xformc.compiler.spec.problems import Source as Text
 from xformc.compiler.spec.tree import Plain, parse_yaml
 from xformc.errors import UserError
@@ -23,11 +25,14 @@ from xformc.exports.ctranslate2_decoder import decoder_model
 from xformc.exports.ctranslate2_layers import Writer
 from xformc.exports.hugging_face import spec_of
 from xformc.exports.source import Source, read_source
-from xformc.exports.vocabulary_map import VOCABULARY_MAP, write_vocabulary_map
+from xformc.exports.vocabulary_map import write_vocabulary_map
 from xformc.files import atomic_directory
+from xformc.format.names import MANIFEST, MODEL, SHORTLIST
+from xformc.imports.origins.ctranslate2_shortlist import VOCABULARY_MAP
 from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.checkpoint import writing
 from xformc.trainer.run import check_free
+from xformc.trainer.run_files import find_run
 
 Array = npt.NDArray[np.float32]
 Quantization = Literal["int8", "int16", "float16", "bfloat16"]
@@ -62,6 +67,7 @@ def export_ctranslate2(path: Path, out: Path, quantization: Quantization | None 
     source = read_source(path)
     if quantization is not None:  # CTranslate2 rounds in place, and the weights of an engine are mapped
         source = replace(source, arrays={name: array.copy() for name, array in source.arrays.items()})
+    shortlist = _shortlist(path, source.spec)
     names = [_pieces(source, name, size) for name, size in _vocabularies(source.spec).items()]
     if source.spec.task == "language_model":
         model = decoder_model(specs, source, names[0])
@@ -72,12 +78,25 @@ def export_ctranslate2(path: Path, out: Path, quantization: Quantization | None 
     with writing(out), atomic_directory(out, replace=False) as part:
         model.optimize(quantization=quantization)
         model.save(str(part))
-        if source.shortlist is not None:
-            source.shortlist.check(len(names[0]), len(names[1]), str(path))
-            write_vocabulary_map(source.shortlist, (names[0], names[1]), part / VOCABULARY_MAP)
+        if shortlist is not None:
+            write_vocabulary_map(shortlist, (names[0], names[1]), part / VOCABULARY_MAP)
         for file in source.tokenizers.values() if source.spec.task == "language_model" else ():
             shutil.copy(file, part / file.name)
     return sum(array.size for array in source.arrays.values())
+
+
+def _shortlist(path: Path, spec: Spec) -> Shortlist | None:
+    """The shortlist of an engine that translates, or the one that lies in a run."""
+    if spec.task != "translation":
+        return None
+    inputs = {name: item.recorded for name, item in spec.inputs.items()}
+    if (path / MANIFEST).is_file():
+        return engine_shortlist(path / MODEL, inputs, spec.written)
+    run = find_run(path)
+    if run is None or not (run / SHORTLIST).is_file():
+        return None
+    place = run / SHORTLIST
+    return read_shortlist(place).fitted(inputs[SOURCE], inputs[str(spec.written)], str(place))
 
 
 def export(

@@ -8,13 +8,12 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from xformc.compiler.certify.certify import engine_parameters, engine_shortlist
-from xformc.compiler.shortlist import Shortlist, read_shortlist
+from xformc.compiler.certify.certify import engine_parameters
 from xformc.compiler.spec import Spec, load_spec
 from xformc.compiler.weight_files import load_weights
 from xformc.errors import UserError
 from xformc.format.manifest import check_files
-from xformc.format.names import IMPORTED, MANIFEST, MODEL, SHORTLIST, SPEC
+from xformc.format.names import IMPORTED, MANIFEST, MODEL, SPEC
 from xformc.format.reader import read_manifest
 from xformc.imports.config import MAX_BYTES
 from xformc.imports.json_file import read_json
@@ -26,8 +25,7 @@ Array = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Source:
-    """A trained model. `tokenizers` by input, `labels` by result; `family` is that of an imported run; `shortlist` is
-    that of an engine, or lies beside a run's weights."""
+    """A trained model. `tokenizers` by input, `labels` by result; `family` is that of an imported run."""
 
     folder: Path
     spec: Spec
@@ -35,7 +33,6 @@ class Source:
     tokenizers: Mapping[str, Path]
     labels: Mapping[str, tuple[str, ...]]
     family: str | None = None
-    shortlist: Shortlist | None = None
 
 
 def read_source(path: Path) -> Source:
@@ -52,8 +49,7 @@ def _engine(folder: Path) -> Source:
     spec = load_spec(folder / SPEC)
     files = {name: folder / file for name, file in manifest.tokenizers.items()}
     labels = {name: tuple(item.labels) for name, item in manifest.results.items() if item.labels}
-    arrays, shortlist = engine_parameters(spec.graph(), folder / MODEL), engine_shortlist(folder / MODEL)
-    return Source(folder, spec, arrays, files, labels, _family(folder), shortlist)
+    return Source(folder, spec, engine_parameters(spec.graph(), folder / MODEL), files, labels, _family(folder))
 
 
 def _run(path: Path) -> Source:
@@ -67,9 +63,7 @@ def _run(path: Path) -> Source:
     labels: dict[str, tuple[str, ...]] = {}
     if isinstance(files.labels, Mapping):
         labels = {name: tuple(names) for name, names in files.labels.items()}
-    shortlist = read_shortlist(run / SHORTLIST) if (run / SHORTLIST).is_file() else None
-    arrays = load_weights(path, spec.graph())
-    return Source(path, spec, arrays, files.tokenizers or {}, labels, _family(run), shortlist)
+    return Source(path, spec, load_weights(path, spec.graph()), files.tokenizers or {}, labels, _family(run))
 
 
 def _family(run: Path) -> str | None:

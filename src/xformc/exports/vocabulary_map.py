@@ -3,16 +3,26 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from xformc.compiler.shortlist import Shortlist
+import numpy as np
+from numpy.typing import NDArray
 
-VOCABULARY_MAP = "vmap.txt"
-"""The file in a model's folder; `use_vmap=True` makes CTranslate2 read it."""
+from xformc.compiler.shortlist import Shortlist
 
 
 def write_vocabulary_map(shortlist: Shortlist, names: tuple[Sequence[str], Sequence[str]], path: Path) -> None:
     """Write a line for each source token, with a tab before its target tokens, and one without a source token for those
-    that any text may have. `names` are those of the source's and the target's tokens."""
+    that any text may have. `names` are those of the source's and the target's tokens; the file cannot name one with
+    spaces, which is left out.
+    """
     source, target = names
     rows = [("", shortlist.common), *zip(source, shortlist.likely, strict=True)]
-    lines = [f"{name}\t{' '.join(str(target[token]) for token in row if token >= 0)}\n" for name, row in rows]
+    lines = [f"{name}\t{' '.join(_named(target, row))}\n" for name, row in rows if _is_plain(name)]
     path.write_text("".join(lines), encoding="utf-8")
+
+
+def _named(names: Sequence[str], row: NDArray[np.int32]) -> list[str]:
+    return [names[token] for token in row.tolist() if token >= 0 and _is_plain(names[token])]
+
+
+def _is_plain(name: str) -> bool:
+    return not {*" \t\r\n"} & {*name}

@@ -13,6 +13,7 @@ MAGIC = 0xF11A48D5013417F5
 """The first number of a file. Then come a checksum, the number of first tokens, which every list has, the most tokens
 of a row, and the sizes of the two arrays: where the row of each source token begins, and the tokens of all rows."""
 
+_REMOVE = "remove the file to import the model without it"
 _HEADER = struct.Struct("<6Q")
 
 
@@ -27,12 +28,14 @@ def read_marian_shortlist(path: Path, vocabulary: int) -> Shortlist:
     size = _HEADER.size
     magic, _, first, best, offsets, tokens = _HEADER.unpack_from(content) if len(content) >= size else (0,) * 6
     if magic != MAGIC or len(content) != size + 8 * offsets + 4 * tokens:
-        raise UserError("not a whole binary shortlist of Marian", place=str(path))
+        raise UserError("not a whole binary shortlist of Marian", place=str(path), hint=_REMOVE)
     begins = np.frombuffer(content, "<u8", offsets, size).astype(np.int64)
     written = np.frombuffer(content, "<u4", tokens, size + 8 * offsets).astype(np.int64)
     in_order = offsets > 0 and begins[0] == 0 and begins[-1] == tokens and bool((np.diff(begins) >= 0).all())
-    if not in_order or best > MOST_LIKELY or written.max(initial=0) >= vocabulary or offsets - 1 > vocabulary:
-        raise UserError(f"the shortlist is not one of a vocabulary of {vocabulary:,} tokens", place=str(path))
+    in_order = in_order and best < MOST_LIKELY and int(np.diff(begins).max(initial=0)) <= best
+    if not in_order or written.max(initial=0) >= vocabulary or offsets - 1 > vocabulary:
+        message = f"the shortlist is not one of a vocabulary of {vocabulary:,} tokens"
+        raise UserError(message, place=str(path), hint=_REMOVE)
     rows = [
         np.append(token, written[start:end]).astype(np.int32) for token, (start, end) in enumerate(pairwise(begins))
     ]
