@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, prod
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,9 @@ NO_TOKEN = -1
 
 MOST_LIKELY = 4096
 """The most tokens of a row."""
+
+MOST_NUMBERS = 2**31
+"""The most numbers of a tensor, 8 GiB of them."""
 
 
 @dataclass(frozen=True)
@@ -73,16 +77,27 @@ class Shortlist:
 
 def read_shortlist(path: Path) -> Shortlist:
     """Read a file. Raises: UserError if it is none."""
+    if not path.is_file():
+        raise UserError("is no file" if path.exists() else "no such file", place=str(path), hint=_MAKE)
     try:
         handle: Any = safe_open(path, framework="np")
         with handle as tensors:
             names = set(tensors.keys())
             if names != {*TENSORS}:
-                raise UserError(f"not a shortlist: it has {', '.join(sorted(names)[:4])}", place=str(path), hint=_MAKE)
+                listed = ", ".join(repr(name)[:40] for name in sorted(names)[:4]) or "no tensors"
+                raise UserError(f"not a shortlist: it has {listed}", place=str(path), hint=_MAKE)
+            if any(_size(tensors.get_slice(name)) > MOST_NUMBERS for name in names):
+                raise UserError("not a shortlist: its tensors are not lists of tokens", place=str(path), hint=_MAKE)
             found = {name: tensors.get_tensor(name) for name in names}
     except (OSError, SafetensorError) as error:
         raise UserError(f"not a complete safetensors file: {error}", place=str(path), hint=_MAKE) from error
     return shortlist_of(found, str(path))
+
+
+def _size(tensor: Any) -> float:
+    """The numbers of a stored tensor; infinity of one that is no list of int32."""
+    shape: list[int] = tensor.get_shape()
+    return prod(max(1, size) for size in shape) if tensor.get_dtype() == "I32" else inf
 
 
 def shortlist_of(found: Mapping[str, NDArray[Any] | None], place: str) -> Shortlist:
@@ -93,9 +108,9 @@ def shortlist_of(found: Mapping[str, NDArray[Any] | None], place: str) -> Shortl
     right = common.dtype == likely.dtype == np.int32 and common.ndim == 1 and likely.ndim == 2
     if not right or likely.shape[1] > MOST_LIKELY or min(common.min(initial=0), likely.min(initial=0)) < NO_TOKEN:
         raise UserError("not a shortlist: its tensors are not lists of tokens", place=place, hint=_MAKE)
-    if not common.size:
+    if not (common >= 0).any():
         raise UserError("the shortlist has no common tokens", place=place, hint=_MAKE)
-    return Shortlist(common, likely)
+    return Shortlist(common, likely if likely.shape[1] else padded([*likely], 1))
 
 
 def write_shortlist(shortlist: Shortlist, path: Path) -> None:
@@ -111,8 +126,8 @@ def in_model(name: str) -> str:
 
 
 def padded(rows: Sequence[NDArray[np.int32]], most: int) -> NDArray[np.int32]:
-    """Rows of tokens as one array [rows, longest], each cut to the first `most` tokens."""
-    width = min(most, max((len(row) for row in rows), default=0))
+    """Rows of tokens as one array [rows, longest], of at least one column, each cut to the first `most` tokens."""
+    width = max(1, min(most, max((len(row) for row in rows), default=0)))
     found = np.full((len(rows), width), NO_TOKEN, np.int32)
     for row, tokens in zip(found, rows, strict=True):
         row[: min(width, len(tokens))] = tokens[:width]

@@ -25,6 +25,9 @@ ITERATIONS = 5
 CELLS = 2**23
 """The pairs of tokens, one of each side of a sentence, that are in memory at once."""
 
+MOST_TOKENS = 512
+"""Longer texts are cut: all pairs of their tokens are counted."""
+
 LEAST = 1e-4
 """A translation that is less probable is not in a list."""
 
@@ -71,7 +74,8 @@ def make_shortlist(
         kept = np.unique(np.linspace(0, len(texts) - 1, min(len(texts), most)).astype(np.int64))
         columns: list[list[str]] = [[str(texts.columns[name][row]) for row in kept] for name in (SOURCE, TARGET)]
         sides = [known.encode([*lines]) for known, lines in zip((given, written), columns, strict=True)]
-        return [(np.array(one, np.int64), np.array(other, np.int64)) for one, other in zip(*sides, strict=True)]
+        cut = [[np.array(ids[:MOST_TOKENS], np.int64) for ids in side] for side in sides]
+        return list(zip(*cut, strict=True))
 
     report("reading")
     pairs = encoded(files.train, sizes.pairs)

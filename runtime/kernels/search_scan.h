@@ -56,6 +56,7 @@ class Scan {
     } else {
       routines_.scan(logits, first, count, best, highest_[i], sum_[i]);
     }
+    if (highest_[i] == -INFINITY) sum_[i] = 0;  // of nothing; exp(-inf + inf) is no number
     size_[place] = best.size;
   }
 

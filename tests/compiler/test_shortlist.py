@@ -189,6 +189,12 @@ def test_verify_refuses_lists_that_do_not_fit(
         verify(folder)
 
 
+def test_source_tokens_may_allow_nothing(files: Files, tmp_path: Path) -> None:
+    common = np.arange(4, 20, dtype=np.int32)
+    save_file({"common": common, "likely": np.zeros((files.size, 0), np.int32)}, tmp_path / "common")
+    assert read_shortlist(tmp_path / "common").likely.tolist() == [[NO_TOKEN]] * files.size
+
+
 def test_an_engine_says_that_it_has_one(files: Files, xformc: CommandLine) -> None:
     folder = files.build("portable")
     assert load(folder).manifest.shortlist
@@ -214,12 +220,15 @@ def test_what_is_no_shortlist_is_refused(files: Files, xformc: CommandLine, tmp_
     portable = ("--target", "portable", "--shortlist")
     (tmp_path / "text").write_text("a list")
     for path, message in {
-        tmp_path / "none": "No such file",
+        tmp_path / "none": "no such file",
+        tmp_path: "is no file",
         tmp_path / "text": "not a complete safetensors file",
-        file("other", common=common): "not a shortlist: it has common",
+        file("other", common=common): "not a shortlist: it has 'common'",
         file("floats", common=common, likely=likely.astype(np.float32)): "are not lists of tokens",
         file("below", common=common, likely=likely - 9): "are not lists of tokens",
         file("empty", common=common[:0], likely=likely): "has no common tokens",
+        file("nothing", common=common[:0] - 1, likely=likely): "has no common tokens",
+        file("halves", common=common, likely=likely.astype(np.float16)): "are not lists of tokens",
         file("short", common=common, likely=likely[1:]): f"has a row for {files.size - 1:,} source tokens",
         file("large", common=common + files.size, likely=likely): f"has the token {files.size + 5:,}",
     }.items():

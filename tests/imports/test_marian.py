@@ -80,6 +80,14 @@ def write_lists(
     )
 
 
+def change_offset(path: Path, offset: int) -> None:
+    """A row that begins somewhere else."""
+    write_lists(path, [[1], [2]])
+    content = bytearray(path.read_bytes())
+    struct.pack_into("<Q", content, 56, offset)
+    path.write_bytes(bytes(content))
+
+
 @pytest.mark.processor
 def test_a_shortlist_comes_with_its_model(xformc: CommandLine, tmp_path: Path) -> None:
     """Each source token has itself, its row, and the first tokens of the vocabulary."""
@@ -106,10 +114,12 @@ def test_a_shortlist_comes_with_its_model(xformc: CommandLine, tmp_path: Path) -
         (lambda path: path.write_bytes(b""), "not a whole binary shortlist of Marian"),
         (lambda path: path.write_bytes(path.read_bytes()[:-1]), "not a whole binary shortlist of Marian"),
         (lambda path: write_lists(path, [[1]], magic=5), "not a whole binary shortlist of Marian"),
-        (lambda path: write_lists(path, [[SIZE + 1]]), "not one of a vocabulary"),
-        (lambda path: write_lists(path, [[1]] * (SIZE + 2)), "not one of a vocabulary"),
-        (lambda path: write_lists(path, [[1]], best=4096), "not one of a vocabulary"),
-        (lambda path: write_lists(path, [[1, 2, 3, 4]], best=3), "not one of a vocabulary"),
+        (lambda path: write_lists(path, [[SIZE + 1]]), "out of order or too long"),
+        (lambda path: write_lists(path, [[1]] * (SIZE + 2)), "out of order or too long"),
+        (lambda path: write_lists(path, [[1]], best=4096), "out of order or too long"),
+        (lambda path: write_lists(path, [[1]], first=SIZE + 2), "out of order or too long"),
+        (lambda path: change_offset(path, 2**63 + 1), "out of order or too long"),
+        (lambda path: write_lists(path, [[1, 2, 3, 4]], best=3), "out of order or too long"),
     ],
 )
 def test_damaged_shortlists_are_refused(

@@ -192,6 +192,16 @@ def test_a_forced_token_that_is_not_listed_has_no_probability() -> None:
     assert np.isfinite(totals_[0, :2]).all() and (tokens[0] == 8).all()
 
 
+def test_candidates_of_blocks_without_any_logit() -> None:
+    """Of tokens whose logits are all -inf, a block had a sum that is no number."""
+    rng = np.random.default_rng(8)
+    logits, scores = np.full((2, 3, 1, 4000), -np.inf, np.float32), random_scores(rng, 2, 3)
+    logits[..., [5, 9, 2500]] = rng.normal(size=(2, 3, 1, 3))
+    found = run_node("Candidates", [logits, scores, np.array([3])], list(RESULTS.values()))
+    allowed = np.isfinite(logits[:, 0, 0])
+    check(found, totals(logits[:, :, 0].astype(np.float64), allowed, scores), 4000)
+
+
 def test_batches_may_be_empty() -> None:
     vocabulary = random_vocabulary(np.random.default_rng(2), "int8", 50, 8)
     sources = np.zeros((0, 3), np.int64)

@@ -94,8 +94,10 @@ def test_what_has_no_lists_is_refused(xformc: CommandLine, tmp_path: Path) -> No
     run.mkdir()
     data = ("--data", tmp_path, "--languages", "en-de")
     assert "not a run: it has no spec.yaml" in mistake(xformc("shortlist", run, *data))
+    assert "no such folder" in mistake(xformc("shortlist", run / "none", *data))
     (run / "spec.yaml").write_text("extends: gpt\nsizes: {layers: 1, d_model: 16, heads: 2, vocabulary: 40}\n")
     assert "a shortlist is for models that translate one text" in mistake(xformc("shortlist", run, *data))
     (run / "spec.yaml").write_text(small_text("transformer_base"))
     assert "tokenizer.model" in mistake(xformc("shortlist", run, *data))
+    assert "is no file" in mistake(xformc("shortlist", run, *data, "-o", tmp_path))
     assert listing(tmp_path) == ["run", "run/spec.yaml"]

@@ -40,14 +40,20 @@ def shortlist(
     from xformc.compiler.spec import load_spec
     from xformc.format.names import SHORTLIST, SPEC
     from xformc.trainer.lexicon import Sizes, make_shortlist
+    from xformc.trainer.run_files import find_run
 
-    if not (run / SPEC).is_file():
-        raise UserError("not a run: it has no spec.yaml", place=str(run))
-    spec = load_spec(run / SPEC)
+    folder = find_run(run)
+    if folder is None or not (folder / SPEC).is_file():
+        what = "not a run: it has no spec.yaml" if run.is_dir() else "no such folder"
+        raise UserError(what, place=str(run), hint="give the folder of `xformc train` or `xformc import`")
+    path = output or folder / SHORTLIST
+    if path.exists() and not path.is_file():
+        raise UserError("is no file", place=str(path), hint="give --output a new file")
+    spec = load_spec(folder / SPEC)
     with progress_console().status("reading") as status:
-        found, coverage = make_shortlist(spec, run, data, languages, Sizes(common, best, pairs), status.update)
-    path = output or run / SHORTLIST
+        found, coverage = make_shortlist(spec, folder, data, languages, Sizes(common, best, pairs), status.update)
     write_shortlist(found, path)
     share = 100 * coverage.listed / max(coverage.tokens, 1)
-    print(f"{path}: {len(found.common):,} common tokens, up to {found.likely.shape[1]:,} of each source token")
+    most = f"up to {found.likely.shape[1]:,} for each source token"
+    print(f"{path}: {len(found.common):,} common tokens, with the end token, and {most}")
     print(f"  validation text: {share:.2f}% of its tokens are listed; a list has {coverage.mean:,.0f} tokens")

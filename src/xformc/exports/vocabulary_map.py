@@ -21,7 +21,8 @@ def write_vocabulary_map(shortlist: Shortlist, names: tuple[Sequence[str], Seque
 
 
 def _named(names: Sequence[str], row: NDArray[np.int32]) -> list[str]:
-    return [names[token] for token in row.tolist() if token >= 0 and _is_plain(names[token])]
+    named = [str(names[token]) for token in row.tolist() if token >= 0]
+    return [name for name in named if _is_plain(name)]
 
 
 def _is_plain(name: str) -> bool:

@@ -24,7 +24,7 @@ def read_vocabulary_map(
     if path.stat().st_size > MOST_BYTES:
         raise UserError(f"has more than {MOST_BYTES:,} bytes", place=str(path), hint=_REMOVE)
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
         raise UserError(f"not UTF-8: {error}", place=str(path), hint=_REMOVE) from None
     source, target = ({name: token for token, name in enumerate(side)} for side in names)
@@ -42,4 +42,6 @@ def read_vocabulary_map(
             common += tokens
         elif key in source:
             likely[source[key]] = np.array(tokens, np.int32)
+    if len(common) == len(always) and not any(map(len, likely)):
+        raise UserError("names no tokens of this model", place=str(path), hint=_REMOVE)
     return Shortlist(np.unique(np.array(common, np.int32)), padded(likely, MOST_LIKELY))
