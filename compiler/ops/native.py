@@ -222,47 +222,53 @@ def emit_project_candidates(
     Uses ProjectCandidates, or ScreenCandidates for a projection to screen; with `lists`, the results of Shortlist,
     ShortlistCandidates. Return the names of scores, tokens and parents.
     """
-    op, (value, weight, *bias) = project.op, project.inputs
+    op, value = project.op, project.inputs[0]
     assert isinstance(op, Project)
     ordered = Type(value.type.dtype, (*value.type.without(op.over), *(value.type.axis(name) for name in op.over)))
-    vocabulary = prod(axis.size or 1 for axis in _new(op, weight.type))
-    depth = prod(weight.type.sizes()) // vocabulary
+    whole = emit_vocabulary(onnx, project)
     x = emit_aligned(onnx, x, value.type, ordered)
-    given = (onnx.op("Reshape", x, [-1, 1, 1, depth]) if "beam" not in value.type.names else x, *beam)
+    given = (onnx.op("Reshape", x, [-1, 1, 1, whole.depth]) if "beam" not in value.type.names else x, *beam)
+    kind, precision = "ProjectCandidates", {"precision": whole.precision}
+    inputs: tuple[str, ...] = (whole.numbers, whole.scale, whole.bias)
     if lists is not None:
-        precision, _, whole = emit_vocabulary(onnx, project)
-        inputs = (*given, *lists, *whole, *rest)
-        return onnx.ops(
-            "ShortlistCandidates", 3, *inputs, domain=DOMAIN, precision=precision, vocabulary=vocabulary, **attributes
-        )
-    biases = [onnx.flat(item.name, vocabulary) for item in bias] or [""]
-    matrix = onnx.weight(weight.name, op.layout, vocabulary, depth)
-    if op.layout == "screened":
-        words, scale, remainder, largest = matrix.tensors
-        inputs = (*given, remainder, words, scale, largest, *biases, *rest)
-        return onnx.ops("ScreenCandidates", 3, *inputs, domain=DOMAIN, vocabulary=vocabulary, **attributes)
-    numbers, *scale = matrix.tensors
-    return onnx.ops(
-        "ProjectCandidates",
-        3,
-        *(*given, numbers, *(scale or [""]), *biases, *rest),
-        domain=DOMAIN,
-        precision=_kernel(matrix),
-        vocabulary=vocabulary,
-        **attributes,
-    )
+        kind, inputs = "ShortlistCandidates", (*lists, *whole.inputs)
+    elif whole.precision == "screened":
+        kind, precision = "ScreenCandidates", {}
+        inputs = (whole.rest, whole.numbers, whole.scale, whole.largest, whole.bias)
+    given = (*given, *inputs, *rest)
+    return onnx.ops(kind, 3, *given, domain=DOMAIN, vocabulary=whole.size, **precision, **attributes)
 
 
-def emit_vocabulary(onnx: OnnxEmitter, project: Node) -> tuple[str, int, tuple[str, str, str, str]]:
-    """The precision of a plain projection onto the vocabulary, as the kernels call it, its depth, and its numbers,
-    scale, rest and bias; empty for what it lacks."""
+@dataclass(frozen=True)
+class Vocabulary:
+    """The weights of a plain projection onto the vocabulary: their precision, as the kernels call it, their sizes, and
+    the ONNX names of their parts, empty for what they lack."""
+
+    precision: str
+    size: int
+    depth: int
+    numbers: str
+    scale: str
+    rest: str
+    largest: str
+    bias: str
+
+    @property
+    def inputs(self) -> tuple[str, str, str, str]:
+        """The parts as Shortlist and ShortlistCandidates take them."""
+        return self.numbers, self.scale, self.rest, self.bias
+
+
+def emit_vocabulary(onnx: OnnxEmitter, project: Node) -> Vocabulary:
+    """Store the weights of a plain projection onto the vocabulary."""
     op, (_, weight, *bias) = project.op, project.inputs
     assert isinstance(op, Project)
-    vocabulary = prod(axis.size or 1 for axis in _new(op, weight.type))
-    depth = prod(weight.type.sizes()) // vocabulary
-    matrix = onnx.weight(weight.name, op.layout, vocabulary, depth)
-    numbers, scale, rest = (*_matrix(matrix), "", "")[:3]
-    return _kernel(matrix), depth, (numbers, scale, rest, onnx.flat(bias[0].name, vocabulary) if bias else "")
+    size = prod(axis.size or 1 for axis in _new(op, weight.type))
+    depth = prod(weight.type.sizes()) // size
+    matrix = onnx.weight(weight.name, op.layout, size, depth)
+    numbers, scale, rest, largest = (*matrix.tensors, "", "", "")[:4]
+    flat = onnx.flat(bias[0].name, size) if bias else ""
+    return Vocabulary(_kernel(matrix), size, depth, numbers, scale, rest, largest, flat)
 
 
 def _kernel(weight: Weight) -> str:

@@ -76,17 +76,17 @@ def only_listed(onnx: OnnxEmitter, logits: str, allowed: str) -> str:
 
 def emit_lists(onnx: OnnxEmitter, given: ShortlistInputs, asked: Asked, projection: Node) -> Lists:
     """Write the lists of a batch with their parts of a plain projection onto the vocabulary."""
-    precision, depth, matrix = emit_vocabulary(onnx, projection)
+    whole = emit_vocabulary(onnx, projection)
     tokens = (given.source, given.likely, given.common, asked.prefix, asked.phrases, asked.start)
     found = onnx.ops(
         "Shortlist",
         4,
         *tokens,
-        *matrix,
+        *whole.inputs,
         domain=DOMAIN,
-        precision=precision,
-        vocabulary=given.vocabulary,
-        depth=depth,
+        precision=whole.precision,
+        vocabulary=whole.size,
+        depth=whole.depth,
         pad=asked.absent,
     )
     return Lists(*found)

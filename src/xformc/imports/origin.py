@@ -10,6 +10,9 @@ from xformc.imports.checkpoint import Stored
 from xformc.imports.family import Family
 from xformc.imports.tokenizers import ForeignTokenizer
 
+REMOVE = "remove the file to import the model without it"
+"""A hint for a damaged file that a model can do without."""
+
 
 @dataclass(frozen=True)
 class Origin:

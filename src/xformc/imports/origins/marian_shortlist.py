@@ -8,12 +8,12 @@ import numpy as np
 
 from xformc.compiler.shortlist import MOST_LIKELY, Shortlist, padded
 from xformc.errors import UserError
+from xformc.imports.origin import REMOVE
 
 MAGIC = 0xF11A48D5013417F5
 """The first number of a file. Then come a checksum, the number of first tokens, which every list has, the most tokens
 of a row, and the sizes of the two arrays: where the row of each source token begins, and the tokens of all rows."""
 
-_REMOVE = "remove the file to import the model without it"
 MOST_BYTES = 2**30
 _HEADER = struct.Struct("<6Q")
 
@@ -26,12 +26,12 @@ def read_marian_shortlist(path: Path, vocabulary: int) -> Shortlist:
     Raises: UserError for a file that is damaged, or of another vocabulary.
     """
     if path.stat().st_size > MOST_BYTES:
-        raise UserError(f"has more than {MOST_BYTES:,} bytes", place=str(path), hint=_REMOVE)
+        raise UserError(f"has more than {MOST_BYTES:,} bytes", place=str(path), hint=REMOVE)
     content = path.read_bytes()
     size = _HEADER.size
     magic, _, first, best, offsets, tokens = _HEADER.unpack_from(content) if len(content) >= size else (0,) * 6
     if magic != MAGIC or len(content) != size + 8 * offsets + 4 * tokens:
-        raise UserError("not a whole binary shortlist of Marian", place=str(path), hint=_REMOVE)
+        raise UserError("not a whole binary shortlist of Marian", place=str(path), hint=REMOVE)
     stored = np.frombuffer(content, "<u8", offsets, size)
     begins = np.minimum(stored, tokens + 1).astype(np.int64)
     written = np.frombuffer(content, "<u4", tokens, size + 8 * offsets).astype(np.int64)
@@ -39,7 +39,7 @@ def read_marian_shortlist(path: Path, vocabulary: int) -> Shortlist:
     in_order = in_order and first <= vocabulary and best < MOST_LIKELY and int(np.diff(begins).max(initial=0)) <= best
     if not in_order or written.max(initial=0) >= vocabulary or offsets - 1 > vocabulary:
         message = f"its rows are out of order or too long, or not those of a vocabulary of {vocabulary:,} tokens"
-        raise UserError(message, place=str(path), hint=_REMOVE)
+        raise UserError(message, place=str(path), hint=REMOVE)
     rows = [
         np.append(token, written[start:end]).astype(np.int32) for token, (start, end) in enumerate(pairwise(begins))
     ]
