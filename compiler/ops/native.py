@@ -13,6 +13,7 @@ from xformc.compiler.ops.elementwise import Add, Multiply
 from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm, with_gain
+from xformc.compiler.ops.positions import At
 from xformc.compiler.ops.rotary import Rotate, emit_angles
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.format.operators import DOMAIN
@@ -144,6 +145,14 @@ class Turn(Op):
 
     kind: ClassVar[str] = "turn"
     op: Rotate
+
+
+@dataclass(frozen=True)
+class RowAt(Op):
+    """`At` of a float32 table along its first axis, with its inputs."""
+
+    kind: ClassVar[str] = "row_at"
+    op: At
 
 
 @dataclass(frozen=True)
@@ -425,6 +434,22 @@ def _turn_types(op: Turn, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 def _turn_onnx(op: Turn, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     angles = emit_angles(op.op, node, onnx, inputs[1])
     return (onnx.op("Rotate", inputs[0], *angles, domain=DOMAIN, halves=int(op.op.halves)),)
+
+
+@types.rule(RowAt)
+def _row_at_types(op: RowAt, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    require(has_row_at(op.op, inputs[0]), f"{op.op.axis} is not the first axis of {inputs[0]} in float32")
+    return infer_types(op.op, inputs)
+
+
+@to_onnx.rule(RowAt)
+def _row_at_onnx(op: RowAt, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    return (onnx.op("RowAt", *inputs, domain=DOMAIN),)
+
+
+def has_row_at(op: At, table: Type) -> bool:
+    """Whether `RowAt` can compute the row of this table."""
+    return table.dtype == "float32" and table.names[0] == op.axis
 
 
 def repeats(first: Type, second: Type) -> bool:

@@ -32,11 +32,14 @@ from xformc.compiler.ops.native import (
     Pairwise,
     Project,
     QuantizeRows,
+    RowAt,
     Turn,
     quantized_axis,
     repeats,
+    has_row_at,
 )
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
+from xformc.compiler.ops.positions import At
 from xformc.compiler.ops.reduction import Reduce
 from xformc.compiler.ops.rotary import Rotate
 from xformc.compiler.passes.makers import PrecisionOf, maker
@@ -556,6 +559,8 @@ class _Lowering:
             self._emit(Turn(op), node.inputs, node)
         elif isinstance(op, Add | Multiply) and (ordered := _ordered(node)) is not None:
             self._emit(Pairwise(op), ordered, node)
+        elif isinstance(op, At) and has_row_at(op, node.inputs[0].type):
+            self._emit(RowAt(op), node.inputs, node)
         elif isinstance(op, Reduce) and _sums_positions(op, node.inputs[0].type):
             self._emit(replace(op, ordered=True), node.inputs, node)
         elif node.outputs[0].name not in self.values:

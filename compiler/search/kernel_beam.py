@@ -23,7 +23,6 @@ from xformc.compiler.search.batch_loop import (
     emit_coverage,
     heads_of,
     names_of_edits,
-    newest,
     widened,
 )
 from xformc.compiler.search.candidates import BeamOptions, Pool, forced_token, reorder, rows_of, unscored
@@ -56,7 +55,7 @@ def emit_kernel_search(
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
-        result, states = emit_step(scope, decoder, newest(scope, now.beam), now.position, known)
+        result, states = emit_step(scope, decoder, scope.op("Last", now.beam.tokens, domain=DOMAIN), now.position, known)
         edits = names_of_edits(scope, inputs, begun.prefix, now.position, decoder.written)
         limit = live.limit if inputs.automaton else ""
         rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, limit, *apart)

@@ -1,4 +1,7 @@
-// Chain (docs/kernels.md): nodes of the other operators, run one after another without ONNX Runtime between them.
+// Chain and Repeat (docs/kernels.md): nodes of the other operators, run one after another without ONNX Runtime between
+// them, once or until they say that it is enough.
+#include <chrono>
+#include <cstring>
 #include <sstream>
 
 #include "kernel.h"
@@ -9,9 +12,9 @@ namespace {
 constexpr int64_t MOST_VALUES = 1 << 14;  // of a chain: more are a lie
 constexpr int64_t NONE = -1;              // an input that is left out
 constexpr int64_t KEPT_BYTES = 4 << 20;   // of a memory after a call: allocating more costs little beside filling it
-constexpr size_t KEPT = 16;               // memories
+constexpr size_t KEPT = 32;               // memories
 
-// Where a value of a node is stored: in an output of the chain, or in memory of the calling thread, which values share.
+// Where a value of a node is stored: in a result, or in memory of the calling thread, which values share.
 struct Place {
   bool is_result;
   size_t index;
@@ -37,6 +40,18 @@ class Memories {
   }
 };
 
+int64_t size_of(Element type) {
+  switch (type) {
+    case BOOL:
+    case INT8: return 1;
+    case FLOAT16: return 2;
+    case INT64: return 8;
+    default: return 4;
+  }
+}
+
+int64_t bytes_of(Element type, const Shape& shape) { return times(product(shape, 0, shape.size()), size_of(type)); }
+
 struct Link {
   const Operator* op;
   std::unique_ptr<Kernel> kernel;
@@ -60,23 +75,14 @@ class Numbers {
   size_t place_ = 0;
 };
 
-int64_t size_of(Element type) {
-  switch (type) {
-    case BOOL:
-    case INT8: return 1;
-    case FLOAT16: return 2;
-    case INT64: return 8;
-    default: return 4;
-  }
-}
-
-struct Chain : Kernel {
-  explicit Chain(const Attributes& attributes) : given_(attributes.integer("given")) {
+// The nodes of a chain, and where their values are stored. The values have numbers: first those that are given.
+class Links {
+ public:
+  explicit Links(const Attributes& attributes) : given_(attributes.integer("given")), values_(given_) {
     require(given_ >= 0 && given_ <= MOST_VALUES, "Chain: `given` is no number of inputs");
     Numbers inputs(attributes.integers("operands")), input_counts(attributes.integers("operand_counts")),
         output_counts(attributes.integers("output_counts"));
     std::istringstream kinds(attributes.text("kinds"));
-    values_ = given_;
     for (std::string kind; kinds >> kind;) {
       Link link{find(kind), nullptr, {}, values_, 0};
       const int64_t taken = input_counts.next(), made = output_counts.next();
@@ -97,16 +103,28 @@ struct Chain : Kernel {
     place_values(attributes.integers("results"));
   }
 
-  void run(const Context& context) override {
+  int64_t given() const { return given_; }
+  size_t memories() const { return memories_; }  // those that values share
+  size_t results() const { return results_.size(); }
+  int64_t result(size_t index) const { return results_[index]; }  // its number
+  Element type(int64_t number) const { return types_[made(number)]; }
+  const Operator* last() const { return links_.empty() ? nullptr : links_.back().op; }
+
+  // The inputs of a call, with room for the values of the nodes.
+  std::vector<Value> read(const Context& context) const {
     require(context.input_count() == static_cast<size_t>(given_), "Chain: the number of inputs does not fit");
-    require(context.output_count() == results_, "Chain: the number of outputs does not fit");
+    require(context.output_count() == results(), "Chain: the number of outputs does not fit");
     std::vector<Value> values(static_cast<size_t>(values_));
     for (int64_t i = 0; i < given_; ++i) values[static_cast<size_t>(i)] = context.input(static_cast<size_t>(i));
-    Memories memories;
+    return values;
+  }
+
+  // Runs the nodes. `whole` makes the memory of the results; without `check` the types of inputs are known to fit.
+  void run(const Context& whole, std::vector<Value>& values, Memories& memories, bool check = true) const {
     for (size_t i = 0; i < links_.size(); ++i) {
       try {
-        const Call call(*this, links_[i], context, values.data(), memories);
-        links_[i].op->check_inputs(call);
+        const Call call(*this, links_[i], whole, values.data(), memories);
+        if (check) links_[i].op->check_inputs(call);
         links_[i].kernel->run(call);
       } catch (const Ort::Exception& error) {
         const std::string place = "node " + std::to_string(i) + " of the chain: ";
@@ -119,8 +137,8 @@ struct Chain : Kernel {
   // One call of a node.
   class Call : public Context {
    public:
-    Call(const Chain& chain, const Link& link, const Context& whole, Value* values, Memories& memories)
-        : Context(whole.threads()), chain_(chain), link_(link), whole_(whole), values_(values), memories_(memories) {}
+    Call(const Links& links, const Link& link, const Context& whole, Value* values, Memories& memories)
+        : Context(whole.threads()), links_(links), link_(link), whole_(whole), values_(values), memories_(memories) {}
 
     size_t input_count() const override { return link_.inputs.size(); }
     size_t output_count() const override { return link_.outputs; }
@@ -130,17 +148,16 @@ struct Chain : Kernel {
     void* make_output(size_t index, const Shape& shape) const override {
       require(index < link_.outputs, "there is no such output");
       const int64_t number = link_.first + static_cast<int64_t>(index);
-      const Element type = chain_.types_[chain_.made(number)];
-      const Place place = chain_.places_[chain_.made(number)];
-      void* data = place.is_result
-                       ? whole_.make_output(place.index, shape)
-                       : memories_.at_least(place.index, times(product(shape, 0, shape.size()), size_of(type)));
+      const Element type = links_.type(number);
+      const Place place = links_.places_[links_.made(number)];
+      void* data = place.is_result ? whole_.make_output(place.index, shape)
+                                   : memories_.at_least(place.index, bytes_of(type, shape));
       values_[number] = {type, shape, data};
       return data;
     }
 
    private:
-    const Chain& chain_;
+    const Links& links_;
     const Link& link_;
     const Context& whole_;
     Value* values_;
@@ -152,14 +169,14 @@ struct Chain : Kernel {
 
   static const Operator* find(const std::string& kind) {
     for (const Operator* op : operators()) {
-      if (op->name() == kind && kind != "Chain") return op;
+      if (op->name() == kind && kind != "Chain" && kind != "Repeat") return op;
     }
     fail("Chain: there is no operator " + kind);
   }
 
   // Finds where values are stored. Those that live at the same time have memories of their own.
   void place_values(const std::vector<int64_t>& results) {
-    results_ = results.size();
+    results_ = results;
     places_.assign(types_.size(), {false, 0});
     std::vector<size_t> last(types_.size(), 0);  // the last node that reads a value
     for (size_t i = 0; i < links_.size(); ++i) {
@@ -168,11 +185,10 @@ struct Chain : Kernel {
         if (number >= given_) last[made(number)] = i;
       }
     }
-    for (size_t i = 0; i < results_; ++i) {
+    for (size_t i = 0; i < results.size(); ++i) {
       require(results[i] >= given_ && results[i] < values_, "Chain: a result is no value of a node");
       Place& place = places_[made(results[i])];
       require(!place.is_result, "Chain: two results are the same value");
-      require(types_[made(results[i])] == FLOAT, "Chain: a result is not float32");
       place = {true, i};
     }
     std::vector<size_t> busy;  // by memory: the first node that may have it again
@@ -187,20 +203,105 @@ struct Chain : Kernel {
         places_[value].index = memory;
       }
     }
+    memories_ = busy.size();
   }
 
-  int64_t given_, values_ = 0;  // the inputs of the chain, and all values: they come first
-  size_t results_ = 0;
+  int64_t given_, values_;  // how many values are given, and how many there are
+  size_t memories_ = 0;
+  std::vector<int64_t> results_;
   std::vector<Link> links_;
   std::vector<Element> types_;  // of the values that nodes make,
   std::vector<Place> places_;   // and where they are
+};
+
+struct Chain : Kernel {
+  explicit Chain(const Attributes& attributes) : links_(attributes) {
+    for (size_t i = 0; i < links_.results(); ++i) {
+      require(links_.type(links_.result(i)) == FLOAT, "Chain: a result is not float32");
+    }
+  }
+
+  void run(const Context& context) override {
+    std::vector<Value> values = links_.read(context);
+    Memories memories;
+    links_.run(context, values, memories);
+  }
+
+ private:
+  Links links_;
+};
+
+// One turn of a Repeat, whose results are in memory of the calling thread: two turns after each other have two of them.
+class Turn : public Context {
+ public:
+  Turn(const Context& whole, const Links& links, Memories& memories, size_t turn)
+      : Context(whole.threads()), links_(links), memories_(memories),
+        first_(links.memories() + turn % 2 * links.results()) {}
+
+  size_t input_count() const override { return 0; }
+  size_t output_count() const override { return links_.results(); }
+  Value input(size_t) const override { return {}; }
+  void* make_output(size_t index, const Shape& shape) const override {
+    return memories_.at_least(first_ + index, bytes_of(links_.type(links_.result(index)), shape));
+  }
+
+ private:
+  const Links& links_;
+  Memories& memories_;
+  size_t first_;
+};
+
+// Advance is its last node, whose first result says whether there is another turn.
+struct Repeat : Kernel {
+  explicit Repeat(const Attributes& attributes) : links_(attributes), carried_(attributes.integers("carried")) {
+    require(links_.last() != nullptr && links_.last()->name() == std::string("Advance"),
+            "Repeat: the last node is not Advance");
+    require(carried_.size() + 1 == links_.results(), "Repeat: a result is carried to no place");
+    for (size_t i = 0; i < links_.results(); ++i) {
+      require(links_.type(links_.result(i)) == links_.last()->output_type(i, links_.results()),
+              "Repeat: a result has a wrong type");
+    }
+    for (const int64_t place : carried_) {
+      require(place >= NONE && place < links_.given(), "Repeat: a result is carried to no input");
+    }
+  }
+
+  void run(const Context& context) override {
+    std::vector<Value> values = links_.read(context);
+    Memories memories;
+    const auto result = [&](size_t i) -> Value& { return values[static_cast<size_t>(links_.result(i))]; };
+    const auto end = std::chrono::steady_clock::now() + LONGEST;
+    for (size_t turn = 0;; ++turn) {
+      // What is carried has the same types from the second turn on.
+      links_.run(Turn(context, links_, memories, turn), values, memories, turn < 2);
+      if (!*result(0).as<bool>() || std::chrono::steady_clock::now() >= end) break;
+      for (size_t i = 0; i < carried_.size(); ++i) {
+        if (carried_[i] != NONE) values[static_cast<size_t>(carried_[i])] = result(i + 1);
+      }
+    }
+    for (size_t i = 0; i < links_.results(); ++i) {
+      const Value& value = result(i);
+      std::memcpy(context.make_output(i, value.shape), value.data,
+                  static_cast<size_t>(bytes_of(value.type, value.shape)));
+    }
+  }
+
+ private:
+  // A call can be stopped between two nodes of a model only.
+  static constexpr std::chrono::milliseconds LONGEST{5};
+
+  Links links_;
+  std::vector<int64_t> carried_;  // for each result but the first, the given value that it is in the next turn, or NONE
 };
 
 }  // namespace
 
 void add_chain(Operators& all) {
   static const Operator chain("Chain", make_kernel<Chain>, {ANY}, {FLOAT}, SIZE_MAX, true, true);
+  static const Operator repeat("Repeat", make_kernel<Repeat>, {ANY},
+                               {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, SIZE_MAX, true);
   all.push_back(&chain);
+  all.push_back(&repeat);
 }
 
 }  // namespace xformc

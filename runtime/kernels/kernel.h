@@ -361,6 +361,7 @@ void add_advance(Operators& all);
 void add_normalize(Operators& all);
 void add_rotate(Operators& all);
 void add_elementwise(Operators& all);
+void add_parts(Operators& all);
 void add_chain(Operators& all);
 
 }  // namespace xformc

@@ -119,7 +119,7 @@ const Operators& operators() {
     Operators found;
     for (const auto add : {add_project, add_embed, add_attention, add_cache, add_candidates, add_project_candidates,
                            add_screen_candidates, add_shortlist, add_draw_token, add_advance, add_normalize, add_rotate,
-                           add_elementwise, add_chain}) {
+                           add_elementwise, add_parts, add_chain}) {
       add(found);
     }
     return found;

@@ -1,6 +1,7 @@
 """Joins nodes of the kernels that follow one another into one node, a Chain, which ONNX Runtime calls once.
 
-Each call of a node costs ONNX Runtime time, and a step of a small model is tens of nodes.
+Each call of a node costs ONNX Runtime time, and a step of a small model is tens of nodes. The body of a loop of such
+nodes alone becomes a Repeat, which takes many turns in a call.
 """
 
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -11,11 +12,13 @@ from onnx import helper
 from xformc.compiler.backends.onnx.graphs import inner_graphs, needed_names
 from xformc.format.operators import DOMAIN
 
-CHAIN = "Chain"
-_LINKS = frozenset(
-    {"Project", "Embed", "Attend", "AttendCached", "ExtendCached", "Normalize", "Rotate", "Add", "Multiply"}
+CHAIN, REPEAT = "Chain", "Repeat"
+_FLOATS = frozenset(
+    {"Project", "Embed", "Attend", "AttendCached", "ExtendCached", "Normalize", "Rotate", "Add", "Multiply", "RowAt"}
 )
 """The operators that a chain may have. All their results are float32, as those of a chain must be."""
+_SEARCH = frozenset({"Last", "Candidates", "ProjectCandidates", "ScreenCandidates", "ShortlistCandidates", "Advance"})
+"""Those that a Repeat may have as well. Its results are those of its last node, an Advance."""
 _NONE = -1
 """The number of an input that is left out."""
 
@@ -37,8 +40,26 @@ def chained(
         elsewhere = set(results).union(*needs[:index], *needs[index + 1 :])
         outputs = [name for node in run for name in node.output if name in elsewhere]
         # The results of nodes that only write to caches may be needed by none.
-        joined.append(_joined(run, outputs or run[-1].output[:1], fresh(CHAIN)))
+        joined.append(_joined(CHAIN, run, outputs or run[-1].output[:1], fresh(CHAIN)))
     return joined
+
+
+def repeated(
+    nodes: Sequence[onnx.NodeProto], carried: Sequence[str], results: Sequence[str], fresh: Callable[[str], str]
+) -> list[onnx.NodeProto] | None:
+    """The body of a loop as one node that takes many turns, or None if other nodes are in it.
+
+    `carried` are the values that a turn begins with, and `results` whether there is another turn and the values that
+    the next one begins with.
+    """
+    if not nodes or list(nodes[-1].output) != list(results):
+        return None
+    if any(node.domain != DOMAIN or node.op_type not in _FLOATS | _SEARCH for node in nodes):
+        return None
+    node = _joined(REPEAT, nodes, results, fresh(REPEAT))
+    places = {name: place for place, name in enumerate(node.input)}
+    node.attribute.append(helper.make_attribute("carried", [places.get(name, _NONE) for name in carried]))
+    return [node]
 
 
 def _runs(nodes: Sequence[onnx.NodeProto], longest: int | None) -> list[list[onnx.NodeProto]]:
@@ -49,7 +70,7 @@ def _runs(nodes: Sequence[onnx.NodeProto], longest: int | None) -> list[list[onn
     runs, chain, after = list[list[onnx.NodeProto]](), list[onnx.NodeProto](), list[list[onnx.NodeProto]]()
     made, late = set[str](), set[str]()
     for node in nodes:
-        needs, links = needed_names(node), node.domain == DOMAIN and node.op_type in _LINKS
+        needs, links = needed_names(node), node.domain == DOMAIN and node.op_type in _FLOATS
         if links and (needs & late or len(chain) == longest):
             runs += [chain, *after]
             chain, after, made, late = [], [], set[str](), set[str]()
@@ -64,13 +85,13 @@ def _runs(nodes: Sequence[onnx.NodeProto], longest: int | None) -> list[list[onn
     return [run for run in (*runs, chain, *after) if run]
 
 
-def _joined(nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], name: str) -> onnx.NodeProto:
+def _joined(kind: str, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str], name: str) -> onnx.NodeProto:
     """The chain of these nodes with these outputs."""
     made = {name: None for node in nodes for name in node.output}
     given = {name: None for node in nodes for name in node.input if name and name not in made}
     numbers = {name: number for number, name in enumerate([*given, *made])} | {"": _NONE}
     chain = helper.make_node(
-        CHAIN,
+        kind,
         [*given],
         outputs,
         name=f"{nodes[-1].name}:{name}",
@@ -101,7 +122,7 @@ def _renamed(attribute: onnx.AttributeProto, name: str) -> onnx.AttributeProto:
 
 def unchain(graph: onnx.GraphProto) -> None:
     """Replace the chains in a graph, and in the graphs inside it, by their nodes."""
-    nodes = [one for node in graph.node for one in (_links(node) if node.op_type == CHAIN else (node,))]
+    nodes = [one for node in graph.node for one in (_links(node) if node.op_type in (CHAIN, REPEAT) else (node,))]
     del graph.node[:]
     graph.node.extend(nodes)
     for node in graph.node:

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from xformc.compiler import ops
-from xformc.compiler.backends.onnx.chains import chained
+from xformc.compiler.backends.onnx.chains import chained, repeated
 from xformc.compiler.backends.onnx.initializers import Initializers
 from xformc.compiler.backends.onnx.narrowing import narrowed
 from xformc.compiler.graph.axes import Axis, DType, Type
@@ -191,8 +191,9 @@ class Emitter:
         condition_out, leaving, collected = body(scope, iteration, entering)
         types = [Type("bool"), *(type for type, _ in carried), *(type for type, _ in collected)]
         results = scope.own([condition_out, *leaving, *(name for _, name in collected)])
+        turns = scope.repeated(entering, results) if not trips and not collected else None
         graph = helper.make_graph(
-            scope.finished(results),
+            turns or scope.finished(results),
             "body",
             [_info(iteration, Type("int64")), _info(alive, Type("bool"))]
             + [_info(name, type, named=False) for name, (type, _) in zip(entering, carried, strict=True)],
@@ -238,6 +239,11 @@ class Emitter:
         if not TRAITS[self.target].kernels:
             return self.nodes
         return chained(self.nodes, results, self.fresh, None if self.parent else _LONGEST_CHAIN)
+
+    def repeated(self, carried: Sequence[str], results: Sequence[str]) -> list[onnx.NodeProto] | None:
+        """The nodes of this scope, the body of a loop that carries these values, as one node of many turns if a kernel can
+        take them."""
+        return repeated(self.nodes, carried, results, self.fresh) if TRAITS[self.target].kernels else None
 
     def _numbers_of(self, name: str) -> Floats | None:
         """The numbers of a constant or parameter in float32; None for other values."""
