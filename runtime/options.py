@@ -1,8 +1,10 @@
 """The options of the search, and their checks against an engine."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
 from numbers import Integral
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypedDict, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -108,26 +110,30 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments, pieces: Piec
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "preset" in given:
         given = {**PRESETS[checked_word("preset", given.pop("preset"), tuple(PRESETS))], **given}
-    known = (*SearchArguments.__annotations__, *EditArguments.__annotations__)
-    unknown = set(arguments) - set(known)
+    unknown = arguments.keys() - _KNOWN.keys()
     if unknown:
-        raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
-    chosen = {option.name: _resolve(option, given.get(option.name), manifest, pieces) for option in OPTIONS}
-    beam_size, n_best = chosen["beam_size"], chosen["n_best"]
-    if "n_best" not in given:
-        chosen["n_best"] = min(n_best, beam_size)
-    elif n_best > beam_size:
+        raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}; there are {', '.join(_KNOWN)}")
+    own = {option.name: _resolve(option, given[option.name], manifest, pieces) for option in OPTIONS if option.name in given}
+    usual = cast(SearchOptions, manifest.defaults)
+    chosen = replace(usual, **own) if own else usual
+    beam_size, n_best = chosen.beam_size, chosen.n_best
+    if n_best > beam_size and "n_best" in given:
         raise UserError(
             f"n_best must be at most beam_size, which is {beam_size}, not {n_best}",
             hint=f"set beam_size to {n_best} or more",
         )
-    if beam_size % (chosen["beam_groups"] or 1):
+    if n_best > beam_size:
+        chosen = replace(chosen, n_best=beam_size)
+    if beam_size % (chosen.beam_groups or 1):
         raise UserError(
-            f"beam_groups must divide beam_size, which is {beam_size}, not {chosen['beam_groups']}",
+            f"beam_groups must divide beam_size, which is {beam_size}, not {chosen.beam_groups}",
             hint="each group has beam_size / beam_groups hypotheses",
         )
-    check_suppressed(manifest, chosen["suppress_tokens"], 2 * beam_size)
-    return SearchOptions(**chosen)
+    check_suppressed(manifest, chosen.suppress_tokens, 2 * beam_size)
+    return chosen
+
+
+_KNOWN = SearchArguments.__annotations__ | EditArguments.__annotations__
 
 
 def resolve_edits(manifest: Manifest, arguments: Mapping[str, Any], pieces: Pieces | None = None) -> dict[str, Any]:
@@ -142,6 +148,19 @@ def resolve_edits(manifest: Manifest, arguments: Mapping[str, Any], pieces: Piec
 
 def arrays(options: SearchOptions | SampleOptions) -> dict[str, NDArray[Any]]:
     """The options as inputs of the model: float32 for numbers, int64 for integers and tokens."""
+    return _arrays(options) if isinstance(options, SampleOptions) else dict(_search_arrays(options))
+
+
+@lru_cache(maxsize=64)
+def _search_arrays(options: SearchOptions) -> dict[str, NDArray[Any]]:
+    """Those of the last searches are kept, since a call for one sentence would spend a tenth of its time here."""
+    made = _arrays(options)
+    for array in made.values():
+        array.setflags(write=False)
+    return made
+
+
+def _arrays(options: SearchOptions | SampleOptions) -> dict[str, NDArray[Any]]:
     given = numbers(options).items()
     return {name: np.array(value, np.float32 if isinstance(value, float) else np.int64) for name, value in given}
 

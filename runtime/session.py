@@ -209,14 +209,14 @@ def ranks_of(session: Any) -> dict[str, int]:
 
 def with_rows(feeds: Mapping[str, Any], ranks: Mapping[str, int]) -> dict[str, Any]:
     """Return the inputs; one value of an option becomes a row for all texts, where the model takes a row for each."""
-    return {name: _with_axes(value, ranks[name]) if name in ranks else value for name, value in feeds.items()}
-
-
-def _with_axes(value: Any, rank: int) -> Any:
-    if not isinstance(value, np.ndarray):
-        return value
-    array = cast("NDArray[Any]", value)
-    return array.reshape((1,) * (rank - array.ndim) + array.shape)
+    rows = dict(feeds)
+    for name, rank in ranks.items():
+        value = rows.get(name)
+        if isinstance(value, np.ndarray):
+            array = cast("NDArray[Any]", value)
+            if array.ndim < rank:
+                rows[name] = array.reshape((1,) * (rank - array.ndim) + array.shape)
+    return rows
 
 
 def thread_count(threads: int | None) -> int:

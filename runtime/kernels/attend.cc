@@ -105,7 +105,7 @@ struct Narrow : Kernel {
   explicit Narrow(const Attributes&) {}
 
   void run(const Context& context) override {
-    const Value input = context.input(0);
+    const Value& input = context.input(0);
     const Shape shape = input.shape;
     const int64_t count = product(shape, 0, shape.size());
     const float* values = input.as<float>();
@@ -123,7 +123,7 @@ struct QuantizeRows : Kernel {
   explicit QuantizeRows(const Attributes&) {}
 
   void run(const Context& context) override {
-    const Value input = context.input(0);
+    const Value& input = context.input(0);
     Shape shape = input.shape;
     constexpr int64_t MOST = int64_t{1} << 31;
     require(!shape.empty(), "what has no axis has no rows");

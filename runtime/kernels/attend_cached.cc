@@ -146,7 +146,7 @@ struct AttendCached : OverCaches<AttendCached> {
 
   // How many ancestors each hypothesis has: those before the furthest position, and any more.
   static int64_t ancestors_of(const Context& context, int64_t furthest) {
-    const Value value = context.input(6);
+    const Value& value = context.input(6);
     if (!value) return furthest;
     const Shape shape = value.shape;
     return shape.empty() ? furthest : std::max(furthest, shape.back());

@@ -35,7 +35,7 @@ struct Cache : Kernel {
   explicit Cache(const Attributes&) {}
 
   void run(const Context& context) override {
-    const Value sizes = context.input(0);
+    const Value& sizes = context.input(0);
     const int64_t* data = sizes.as<int64_t>();
     const Shape shape(data, data + sizes.count());
     for (const int64_t axis : shape) require(axis >= 0, "a cache has no sizes below 0");

@@ -31,7 +31,7 @@ struct Embed : Kernel {
       vocabulary = context.input(2).count();
     } else if (has_scale(precision_)) {
       require(context.input_count() == 3, "Embed: integers need a scale");
-      const Value scales = context.input(2);
+      const Value& scales = context.input(2);
       require(scales, "Embed: integers need a scale");
       const int64_t given = scales.count();
       const int64_t panels = vocabulary / PANEL;

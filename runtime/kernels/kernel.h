@@ -119,6 +119,8 @@ struct Value {
   const void* data = nullptr;
 };
 
+inline const Value NO_VALUE{};
+
 // One call of an operator: its inputs, its outputs and its threads.
 class Context {
  public:
@@ -127,7 +129,7 @@ class Context {
 
   virtual size_t input_count() const = 0;
   virtual size_t output_count() const = 0;
-  virtual Value input(size_t index) const = 0;  // no value beyond the last one
+  virtual const Value& input(size_t index) const = 0;  // NO_VALUE beyond the last one
   virtual void* make_output(size_t index, const Shape& shape) const = 0;
 
   template <typename T>
@@ -214,7 +216,7 @@ inline int64_t machine_threads() {
 // The value of an input with one element.
 template <typename T>
 T single(const Context& context, size_t index) {
-  const Value value = context.input(index);
+  const Value& value = context.input(index);
   if (!value || value.count() != 1) fail("input " + std::to_string(index) + " is not one number");
   return *value.as<T>();
 }
@@ -222,7 +224,7 @@ T single(const Context& context, size_t index) {
 // The numbers of an input, of which there must be `count`, or null if it is left out.
 template <typename T>
 const T* optional_input(const Context& context, size_t index, int64_t count, const char* message) {
-  const Value value = context.input(index);
+  const Value& value = context.input(index);
   if (!value) return nullptr;
   require(value.type == ELEMENT_OF<T> && value.count() == count, message);
   return value.as<T>();
@@ -261,7 +263,7 @@ class Option {
   explicit Option(T absent) : absent_(absent) {}
 
   void read(const Context& context, size_t index, const Sentences& sentences) {
-    const Value value = context.input(index);
+    const Value& value = context.input(index);
     if (!value) return;
     rows_ = value.count();
     sentences.check(rows_);

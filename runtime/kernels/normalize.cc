@@ -19,7 +19,7 @@ struct Normalize : Kernel {
   }
 
   void run(const Context& context) override {
-    const Value x = context.input(0);
+    const Value& x = context.input(0);
     require(static_cast<int64_t>(x.shape.size()) >= axes, "Normalize: x has fewer axes than rows have");
     const size_t leading = x.shape.size() - static_cast<size_t>(axes);
     const int64_t rows = product(x.shape, 0, leading), depth = product(x.shape, leading, x.shape.size());

@@ -30,8 +30,8 @@ class Call : public Context {
 
   size_t input_count() const override { return values_.size(); }
   size_t output_count() const override { return threads().GetOutputCount(); }
-  Value input(size_t index) const override {
-    if (index >= values_.size()) return {};
+  const Value& input(size_t index) const override {
+    if (index >= values_.size()) return NO_VALUE;
     if (index < constants_.size() && constants_[index]) return constants_[index];
     if (!values_[index]) values_[index] = read(threads().GetInput(index));
     return values_[index];
@@ -100,7 +100,7 @@ void Operator::check_inputs(const Context& context) const {
   const size_t given = context.input_count(), known = inputs_.size();
   if (given > known && !variadic_inputs_) fail(std::string(name_) + ": there are too many inputs");
   for (size_t i = 0; i < std::max(given, std::min(optional_, known)); ++i) {
-    const Value value = context.input(i);
+    const Value& value = context.input(i);
     const bool many = variadic_inputs_ && i + 1 >= known;
     const Element wanted = inputs_[std::min(i, known - 1)];
     const bool fits = value ? wanted == ANY || value.type == wanted : many || i >= optional_;

@@ -10,7 +10,7 @@ struct RowAt : Kernel {
   explicit RowAt(const Attributes&) {}
 
   void run(const Context& context) override {
-    const Value table = context.input(0);
+    const Value& table = context.input(0);
     const int64_t rows = table.shape.at(0), row = single<int64_t>(context, 1);
     if (row < 0 || row >= rows) fail("RowAt: the table has no row " + std::to_string(row));
     const int64_t width = product(table.shape, 1, table.shape.size());
@@ -24,7 +24,7 @@ struct Last : Kernel {
   explicit Last(const Attributes&) {}
 
   void run(const Context& context) override {
-    const Value given = context.input(0);
+    const Value& given = context.input(0);
     require(!given.shape.empty() && given.shape.back() > 0, "Last: there is no last number");
     Shape shape = given.shape;
     const int64_t length = shape.back(), rows = given.count() / length;

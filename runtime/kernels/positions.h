@@ -8,7 +8,7 @@ namespace xformc {
 class Positions {
  public:
   Positions(const Context& context, size_t index, int64_t batch) {
-    const Value value = context.input(index);
+    const Value& value = context.input(index);
     const Shape shape = value.shape;
     data_ = value.as<int64_t>();
     by_row_ = shape.size() == 1;

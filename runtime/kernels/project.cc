@@ -87,7 +87,7 @@ struct Project : Kernel {
   struct Call {
     Call(const Project& kernel_, const Context& context_)
         : kernel(kernel_), context(context_), parts(kernel_.parts_.size()), scaled(has_scale(kernel_.precision_)) {
-      const Value input = context.input(0);
+      const Value& input = context.input(0);
       Shape shape = input.shape;
       require(static_cast<int64_t>(shape.size()) >= kernel.depth_, "Project: x has fewer axes than depth says");
       const size_t leading = shape.size() - kernel.depth_;

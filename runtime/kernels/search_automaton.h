@@ -43,7 +43,7 @@ class Automaton {
     require((states_ == 0 || needs_ != nullptr) && limit != nullptr, "the automaton lacks the needs of its states");
     Option<float> bias(0);
     bias.read(context, index - 1, sentences);
-    const Value begun = context.input(prefix);
+    const Value& begun = context.input(prefix);
     const Shape given = begun.shape;
     require(given.size() == 2 && given[0] == batch, "prefix and scores do not fit");
     const int64_t* tokens = begun.as<int64_t>();

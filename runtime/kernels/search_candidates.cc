@@ -8,7 +8,7 @@ struct Candidates : Kernel {
   explicit Candidates(const Attributes& info) : pad(info.integer_or("pad", 0)), times(info) {}
 
   void run(const Context& context) override {
-    const Value logits = context.input(0);
+    const Value& logits = context.input(0);
     const Shape shape = logits.shape;
     require(shape.size() == 4, "logits and scores do not fit");
     const int64_t vocabulary = shape[3];

@@ -24,7 +24,7 @@ struct DrawToken : Kernel {
   explicit DrawToken(const Attributes&) {}
 
   void run(const Context& context) override {
-    const Value logits = context.input(0);
+    const Value& logits = context.input(0);
     const Shape shape = logits.shape;
     require(shape.size() >= 2 && shape.back() >= 1, "there are no logits");
     const int64_t vocabulary = shape.back(), batch = product(shape, 0, shape.size() - 1);

@@ -18,7 +18,7 @@ class Groups {
     count = single<int64_t>(context, index);
     require(count >= 1 && width % count == 0 && beam % count == 0, "the groups do not divide the beam");
     penalty_.read(context, index + 1, sentences_);
-    const Value ends = context.input(index + 2);
+    const Value& ends = context.input(index + 2);
     require(ends, "groups of a beam have no end tokens");
     const int64_t* tokens = ends.as<int64_t>();
     ends_.assign(tokens, tokens + ends.count());

@@ -13,7 +13,7 @@ class Phrases {
   // each sentence has.
   Phrases(const Context& context, size_t index, const Sentences& sentences) : sentences_(sentences) {
     if (!context.input(index)) return;
-    const Value value = context.input(index);
+    const Value& value = context.input(index);
     const Shape shape = value.shape;
     require(shape.size() == 3, "the phrases are no lists");
     sentences.check(shape[0]);

@@ -44,7 +44,7 @@ struct ProjectCandidates : Kernel {
 
   void run(const Context& context) override {
     Continuations continuations(context, vocabulary, 6, pad, times);
-    const Value input = context.input(0);
+    const Value& input = context.input(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Weight weight = bind(context, depth);
     continuations.make_outputs(context);

@@ -119,7 +119,7 @@ class Continuations {
     const auto width = single<int64_t>(context, 2);
     require(width >= 1, "the beam's width must be at least 1");
     count = times(2, width);
-    const Value scores = context.input(1);
+    const Value& scores = context.input(1);
     const Shape shape = scores.shape;
     require(shape.size() == 2, "logits and scores do not fit");
     batch = shape[0];
@@ -351,7 +351,7 @@ class Continuations {
   void read_forced(const Context& context, int64_t vocabulary, size_t input, const Sentences& sentences,
                    const Edits& edits) {
     if (!context.input(input) || !context.input(input + 1)) return;
-    const Value prefix = context.input(input);
+    const Value& prefix = context.input(input);
     const Shape shape = prefix.shape;
     require(shape.size() == 2 && shape[0] == batch, "prefix and scores do not fit");
     const Positions positions(context, input + 1, batch);

@@ -131,7 +131,7 @@ struct ScreenCandidates : Kernel {
 
   void run(const Context& context) override {
     Continuations continuations(context, vocabulary_, 8, pad_, times_);
-    const Value input = context.input(0);
+    const Value& input = context.input(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Screen screen(context, vocabulary_, depth);
     continuations.make_outputs(context);
@@ -160,7 +160,7 @@ struct ScreenCandidates : Kernel {
   struct Screen {
     Screen(const Context& context, int64_t vocabulary, int64_t depth_) : depth(depth_) {
       require(depth <= MOST_DEPTH, "x may have at most 65,536 numbers a row");
-      const Value given = context.input(3);
+      const Value& given = context.input(3);
       require(given.type == FLOAT || given.type == INT16, "the weight is neither float32 nor a rest");
       require(given.shape == Shape({vocabulary, depth}), "the weight does not fit the depth of x and the vocabulary");
       weight.outputs = vocabulary;

@@ -255,7 +255,7 @@ struct ShortlistCandidates : Kernel {
   void run(const Context& context) override {
     Continuations continuations(context, vocabulary, PREFIX_INPUT, pad, times_);
     continuations.listed = true;
-    const Value input = context.input(0);
+    const Value& input = context.input(0);
     const int64_t depth = depth_of(input, continuations), beam = continuations.beam;
     const Vocabulary all(context, 7, precision, vocabulary, depth);
     const Lists lists(context, 3, all);

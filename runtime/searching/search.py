@@ -40,7 +40,7 @@ class SearchResult:
 
     def text(self, row: int, rank: int) -> tuple[int, ...]:
         """Return the tokens of a hypothesis, without padding."""
-        return tuple(int(token) for token in self.tokens[row, rank, : self.lengths[row, rank]])
+        return tuple(self.tokens[row, rank, : self.lengths[row, rank]].tolist())
 
     def texts(self) -> list[list[tuple[int, ...]]]:
         """Return the tokens of the hypotheses of each row."""
@@ -90,7 +90,8 @@ def search(  # noqa: PLR0913 (each is an option)
         **automaton,
         **({PREFIX: pad(prefixes, special.absent)} if any(len(prefix) for prefix in prefixes) else {}),
     }
-    longest = replace(options, **{name: each[name].max().item() for name in LIMITS if name in each})
+    own = {name: each[name].max().item() for name in LIMITS if name in each}
+    longest = replace(options, **own) if own else options
     limit, found = length_limit(longest, most_positions(given, session.vocabularies)), (len(first), options.n_best)
     begun = max(map(len, prefixes), default=0)
     more = max(map(phrase_tokens, phrases)) + 1 if phrases else room

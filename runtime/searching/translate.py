@@ -101,7 +101,8 @@ def tokens_needed(
     `longest` is the maximum number of tokens that the model can decode, or None; `room` what a constraint needs.
     """
     lengths = list(row_lengths(inputs, row).values())
-    own = replace(options, **{name: row[name].item() for name in LIMITS if name in row})
+    limits = {name: row[name].item() for name in LIMITS if name in row}
+    own = replace(options, **limits) if limits else options
     begun = len(row.get(PREFIX, ()))
     limit = max(length_limit(own, lengths[0] if lengths else 0), begun, begun + room)
     limit = max(limit, begun + phrase_tokens(row.get(PHRASES)) + 1) if PHRASES in row else limit

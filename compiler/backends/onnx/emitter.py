@@ -10,6 +10,7 @@ from onnx import TensorProto, helper
 
 from xformc.compiler import ops
 from xformc.compiler.backends.onnx.chains import chained, repeated
+from xformc.compiler.backends.onnx.graphs import used
 from xformc.compiler.backends.onnx.initializers import Initializers
 from xformc.compiler.backends.onnx.narrowing import narrowed
 from xformc.compiler.graph.axes import Axis, DType, Type
@@ -234,16 +235,17 @@ class Emitter:
 
     def finished(self, results: Sequence[str]) -> list[onnx.NodeProto]:
         """The nodes of this scope, whose outputs are `results`."""
+        nodes = used(self.nodes, results)
         if self.typed:
-            return narrowed(self.nodes, results, self._numbers_of, self.fresh)
+            return narrowed(nodes, results, self._numbers_of, self.fresh)
         if not TRAITS[self.target].kernels:
-            return self.nodes
-        return chained(self.nodes, results, self.fresh, None if self.parent else _LONGEST_CHAIN)
+            return nodes
+        return chained(nodes, results, self.fresh, None if self.parent else _LONGEST_CHAIN)
 
     def repeated(self, carried: Sequence[str], results: Sequence[str]) -> list[onnx.NodeProto] | None:
         """The nodes of this scope, the body of a loop that carries these values, as one node of many turns if a kernel can
         take them."""
-        return repeated(self.nodes, carried, results, self.fresh) if TRAITS[self.target].kernels else None
+        return repeated(used(self.nodes, results), carried, results, self.fresh) if TRAITS[self.target].kernels else None
 
     def _numbers_of(self, name: str) -> Floats | None:
         """The numbers of a constant or parameter in float32; None for other values."""
