@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
+from xformc.compiler.backends.onnx.chains import chained, repeated, unchain
+from xformc.compiler.backends.onnx.graphs import inner_graphs, used
 from xformc.errors import UserError
 from xformc.format.interfaces import PREFIX, interface
 from xformc.format.manifest import Manifest, SearchOptions
@@ -122,17 +125,24 @@ def _options(manifest: Manifest) -> dict[str, SearchOptions]:
 def without_controls(model: Path) -> onnx.ModelProto:
     """The model, whose operators lack the inputs of the controls; its weights stay in their file."""
     loaded = onnx.load(model, load_external_data=False)
-    _strip(loaded.graph)
+    unchain(loaded.graph)
+    names = (f"joined.{number}" for number in count())
+    _strip(loaded.graph, lambda hint: hint + next(names))
     return loaded
 
 
-def _strip(graph: onnx.GraphProto) -> None:
+def _strip(graph: onnx.GraphProto, fresh: Callable[[str], str]) -> None:
     for node in graph.node:
         if node.op_type in OPTIONAL:
             del node.input[OPTIONAL[node.op_type] :]
-        for attribute in node.attribute:
-            if attribute.type == onnx.AttributeProto.GRAPH:
-                _strip(attribute.g)
+        for inner in inner_graphs(node):
+            _strip(inner, fresh)
+    results = [value.name for value in graph.output]
+    carried = [value.name for value in graph.input[2:]]
+    nodes = used(graph.node, results)
+    joined = repeated(nodes, carried, results, fresh) or chained(nodes, results, fresh)
+    del graph.node[:]
+    graph.node.extend(joined)
 
 
 def _take_turns(

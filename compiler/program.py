@@ -239,15 +239,14 @@ class Program:
 
     @property
     def refills_searches(self) -> bool:
-        """Whether texts may join and leave a batch of searches: translations with kernels, without other results,
-        coverage and a shortlist."""
+        """Whether texts may join and leave a batch of searches: translations with kernels, without other results
+        and coverage."""
         return (
             self.decoding == "search"
             and self.task == "translation"
             and self.traits.kernels
             and len(self.results) == 1
             and self.covering is None
-            and self.shortlist is None
         )
 
     @property

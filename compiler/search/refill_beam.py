@@ -26,7 +26,7 @@ from xformc.compiler.search.batch_loop import (
 from xformc.compiler.search.candidates import BeamOptions, Rules, forced_tokens, unscored
 from xformc.compiler.search.carried import Flags, Integers
 from xformc.compiler.search.decoder_step import emit_states, emit_step, moving, state_types
-from xformc.compiler.search.kernel_beam import emit_advance, emit_candidates, emit_moved
+from xformc.compiler.search.kernel_beam import emit_advance, emit_candidates, emit_listed, emit_moved
 from xformc.compiler.search.loops import (
     Collected,
     Names,
@@ -38,6 +38,8 @@ from xformc.compiler.search.loops import (
     record_of,
 )
 from xformc.compiler.search.refill import before_type, resized
+from xformc.compiler.search.shortlist import ShortlistInputs, from_slots, in_slots, only_listed
+from xformc.compiler.search.shortlist import slot_types as list_types
 from xformc.format.interfaces import AT, DONE, JOINED, KEPT, LEAST, LIMIT, PREFIX_SO_FAR, SLOTS
 
 _BATCH = Axis("batch")
@@ -55,19 +57,20 @@ class _Refilled(Record):
     state: Names
 
 
-def slot_types(decoder: Decoder) -> dict[str, Type]:
-    """The types of the constants with a row for each text, which the runtime keeps in slots, by name."""
-    return {
+def slot_types(decoder: Decoder, shortlist: ShortlistInputs | None) -> dict[str, Type]:
+    """The types of the constants with a row for each text, and of its list, which the runtime keeps in slots, by name."""
+    constants = {
         value.name: Type(value.type.dtype, (Axis(SLOT_AXIS), *value.type.axes[1:]))
         for value in decoder.constants
         if value.type.names[:1] in (("batch",), (SLOT_AXIS,))
     }
+    return constants | list_types(shortlist, decoder.projection)
 
 
-def joined_types(decoder: Decoder) -> dict[str, Type]:
+def joined_types(decoder: Decoder, shortlist: ShortlistInputs | None) -> dict[str, Type]:
     """The types of what a text brings when it joins, by the name of the input of the call: its limit and least number
     of tokens, its row of each slot, and the initial states that are not zero."""
-    slots = {name: Type(type.dtype, (_BATCH, *type.axes[1:])) for name, type in slot_types(decoder).items()}
+    slots = {name: Type(type.dtype, (_BATCH, *type.axes[1:])) for name, type in slot_types(decoder, shortlist).items()}
     initial = {JOINED + value.name: value.type for value in decoder.initial}
     return {LIMIT: _INTEGERS, LEAST: _INTEGERS, **slots, **initial}
 
@@ -75,12 +78,14 @@ def joined_types(decoder: Decoder) -> dict[str, Type]:
 def emit_join(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, longest: int | None) -> dict[str, str]:
     """Write `prepare` of texts that join; return the names of the `joined_types`."""
     begun = begin(onnx, decoder, inputs, longest)
-    slots = {name: begun.prepared[name] for name in slot_types(decoder)}
+    lists = emit_listed(onnx, decoder, inputs, begun)
+    listed = {} if lists is None else in_slots(onnx, lists)
+    slots = {name: begun.prepared[name] for name in slot_types(decoder, None)} | listed
     initial = {JOINED + value.name: begun.prepared[value.name] for value in decoder.initial}
     return {LIMIT: begun.limit, LEAST: begun.least, **slots, **initial}
 
 
-def refill_search_types(decoder: Decoder) -> dict[str, Type]:
+def refill_search_types(decoder: Decoder, shortlist: ShortlistInputs | None) -> dict[str, Type]:
     """The types of the inputs of a call, by name: those of each row, the slots, and the values of the rows of the call
     before, whose first axis is `rows_before`. Kernels write into their caches."""
     rows = {AT: _INTEGERS, LIMIT: _INTEGERS, LEAST: _INTEGERS, PREFIX_SO_FAR: _TOKENS, SLOTS: _INTEGERS}
@@ -92,7 +97,7 @@ def refill_search_types(decoder: Decoder) -> dict[str, Type]:
     return {
         KEPT: Type("int64", (Axis("kept"),)),
         **rows,
-        **slot_types(decoder),
+        **slot_types(decoder, shortlist),
         **initial,
         **{value.name: value.type for value in caches},
         **{name: before_type(type) for name, type in _carried_types(decoder).items()},
@@ -111,7 +116,7 @@ def emit_refilled_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInpu
     `decoder` has a position for each row. The rows of a call are those KEPT of the call before, and then those that
     join, at position 0. A row without a prefix has the default one.
     """
-    types = refill_search_types(decoder)
+    types = refill_search_types(decoder, inputs.shortlist)
     own = {name: type for name, type in types.items() if type.names[:1] != ("rows_before",)}
     bind_fields(onnx, own, {name: name for name in own})
     entering = _entering(onnx, decoder, inputs)
@@ -120,7 +125,8 @@ def emit_refilled_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInpu
     rules = Rules(inputs.length_penalty_kind, inputs.stop_rule, inputs.patience)
     options = BeamOptions(width, width, inputs.end_token, inputs.length_penalty, decoder.written, rules)
     sentence = onnx.op("Range", 0, onnx.op("Squeeze", onnx.op("Shape", AT)), 1)
-    known = _known(onnx, decoder)
+    known = _known(onnx, decoder, inputs.shortlist)
+    lists = from_slots(onnx, known)
     prefix = emit_prefix(onnx, PREFIX_SO_FAR, inputs.default, decoder.written)
     kept_states = state_types(decoder)
 
@@ -130,7 +136,8 @@ def emit_refilled_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInpu
         result, states = emit_step(scope, decoder, _newest(scope, now), now.at, given)
         edits = names_of_edits(scope, inputs, prefix, now.at, decoder.written)
         rest = (prefix, now.at, now.beam.tokens, *edits, sentence, "", inputs.prefix_bias)
-        offered = emit_candidates(scope, decoder, result, (now.beam.scores, width), rest)
+        result = only_listed(scope, result, lists) if isinstance(lists, str) else result
+        offered = emit_candidates(scope, decoder, result, (now.beam.scores, width), rest, lists=lists)
         if inputs.default:
             forced = forced_tokens(scope, prefix, now.at)
             offered = unscored(scope, offered, forced, (now.at, len(inputs.default)), decoder.written.absent)
@@ -141,7 +148,7 @@ def emit_refilled_search(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInpu
         state = {ANCESTORS.name: ancestors, **states, **moved}
         return go_on, _Refilled(after.position, after.done, after.beam, state), []
 
-    keeps = frozenset({"batch", "beam", *(axis for type in slot_types(decoder).values() for axis in type.names)})
+    keeps = frozenset({"batch", "beam", *(axis for type in slot_types(decoder, None).values() for axis in type.names)})
     carried = fields_of(_Refilled, state={ANCESTORS.name: ANCESTORS.type, **kept_states})
     last, _ = emit_loop(onnx, count, carried, entering, body, keeps)
     return {
@@ -162,14 +169,15 @@ def _input(name: str) -> str:
     return f"beam/{name}"
 
 
-def _known(onnx: OnnxEmitter, decoder: Decoder) -> dict[str, str]:
-    """What the steps know: the constants, of which kernels find those of a row by its slot, and the caches."""
-    slots = slot_types(decoder)
+def _known(onnx: OnnxEmitter, decoder: Decoder, shortlist: ShortlistInputs | None) -> dict[str, str]:
+    """What the steps know: the constants, of which kernels find those of a row by its slot, the caches, and the lists."""
+    slots = slot_types(decoder, shortlist)
     rest = [value for value in decoder.constants if value.name not in slots]
     outputs = _outputs_of(decoder, {value.name for value in rest})
     alone = replace(pruned(replace(decoder.prepare, outputs=outputs)), inputs=())  # none of them depends on a source
     known = dict(zip((value.name for value in rest), onnx.graph(alone, {}), strict=True)) if rest else {}
     rows = {value.name for value in decoder.constants if value.type.names[:1] == ("batch",)}
+    rows |= list_types(shortlist, decoder.projection).keys()
     known |= {name: onnx.op("Gather", name, SLOTS, axis=0) if name in rows else name for name in slots}
     if decoder.resident is not None:
         known |= {value.name: value.name for value in (decoder.resident.slots, *decoder.resident.caches)}

@@ -1,7 +1,9 @@
 """Searches among the tokens that the source makes likely, as ONNX operators; docs/search.md defines them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.native import emit_vocabulary
@@ -9,6 +11,8 @@ from xformc.compiler.search.carried import NEVER
 from xformc.format.operators import DOMAIN
 
 _INT64 = 7
+_PANEL = 32
+"""The tokens of a panel of weights."""
 
 
 @dataclass(frozen=True)
@@ -90,3 +94,42 @@ def emit_lists(onnx: OnnxEmitter, given: ShortlistInputs, asked: Asked, projecti
         pad=asked.absent,
     )
     return Lists(*found)
+
+
+def slot_types(given: ShortlistInputs | None, projection: Node | None) -> dict[str, Type]:
+    """The types of what the runtime keeps of a text's list in its slot [slots, ..], by name; see `in_slots`."""
+    if given is None:
+        return {}
+    slots, panels = Axis("slots"), Axis("listed_panels")
+    if projection is None:
+        return {_SLOTS[0]: Type("bool", (slots, Axis("", given.vocabulary)))}
+    axes = Axis("", _PANEL), Axis("listed_weights"), Axis("listed_scales"), Axis("listed_biases")
+    dtypes = "int64", "int8", "float32", "float32"
+    return {name: Type(dtype, (slots, panels, axis)) for name, dtype, axis in zip(_SLOTS, dtypes, axes, strict=True)}
+
+
+def in_slots(onnx: OnnxEmitter, lists: Lists | str) -> dict[str, str]:
+    """The lists of a batch, or its allowed tokens, as slots have them, which grow with zeros: by panels, and each token
+    raised by 1."""
+    if isinstance(lists, str):
+        return {_SLOTS[0]: lists}
+    length = onnx.op("Shape", lists.tokens, start=1)
+    panels = onnx.op("Div", onnx.op("Add", length, [_PANEL - 1]), [_PANEL])
+    more = onnx.op("Sub", onnx.op("Mul", panels, [_PANEL]), length)
+    tokens = onnx.op("Pad", onnx.op("Add", lists.tokens, 1), onnx.op("Concat", [0, 0, 0], more, axis=0))
+    shape = onnx.op("Concat", [0], panels, [-1], axis=0)
+    values = tokens, lists.weights, lists.scales, lists.biases
+    return {name: onnx.op("Reshape", value, shape) for name, value in zip(_SLOTS, values, strict=True)}
+
+
+def from_slots(onnx: OnnxEmitter, known: Mapping[str, str]) -> Lists | str | None:
+    """The lists of a batch, or its allowed tokens, from the rows of its slots; None without any."""
+    found = [known[name] for name in _SLOTS if name in known]
+    if len(found) < len(_SLOTS):
+        return found[0] if found else None
+    tokens, *rest = (onnx.op("Reshape", value, [0, -1]) for value in found)
+    return Lists(onnx.op("Sub", tokens, 1), *rest)
+
+
+_SLOTS = ("shortlist/tokens", "shortlist/weights", "shortlist/scales", "shortlist/biases")
+"""The names of the inputs; the first is also that of the allowed tokens."""

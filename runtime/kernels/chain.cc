@@ -143,7 +143,7 @@ class Links {
     size_t input_count() const override { return link_.inputs.size(); }
     size_t output_count() const override { return link_.outputs; }
     const Value& input(size_t index) const override {
-      return index < link_.inputs.size() && link_.inputs[index] != NONE ? values_[link_.inputs[index]] : NO_VALUE;
+      return index < link_.inputs.size() && link_.inputs[index] != NONE ? values_[link_.inputs[index]] : no_value();
     }
     void* make_output(size_t index, const Shape& shape) const override {
       require(index < link_.outputs, "there is no such output");
@@ -240,7 +240,7 @@ class Turn : public Context {
 
   size_t input_count() const override { return 0; }
   size_t output_count() const override { return links_.results(); }
-  const Value& input(size_t) const override { return NO_VALUE; }
+  const Value& input(size_t) const override { return no_value(); }
   void* make_output(size_t index, const Shape& shape) const override {
     return memories_.at_least(first_ + index, bytes_of(links_.type(links_.result(index)), shape));
   }

@@ -119,7 +119,10 @@ struct Value {
   const void* data = nullptr;
 };
 
-inline const Value NO_VALUE{};
+inline const Value& no_value() {
+  static const Value none{};
+  return none;
+}
 
 // One call of an operator: its inputs, its outputs and its threads.
 class Context {
@@ -129,7 +132,7 @@ class Context {
 
   virtual size_t input_count() const = 0;
   virtual size_t output_count() const = 0;
-  virtual const Value& input(size_t index) const = 0;  // NO_VALUE beyond the last one
+  virtual const Value& input(size_t index) const = 0;  // no_value() beyond the last one
   virtual void* make_output(size_t index, const Shape& shape) const = 0;
 
   template <typename T>

@@ -31,7 +31,7 @@ class Call : public Context {
   size_t input_count() const override { return values_.size(); }
   size_t output_count() const override { return threads().GetOutputCount(); }
   const Value& input(size_t index) const override {
-    if (index >= values_.size()) return NO_VALUE;
+    if (index >= values_.size()) return no_value();
     if (index < constants_.size() && constants_[index]) return constants_[index];
     if (!values_[index]) values_[index] = read(threads().GetInput(index));
     return values_[index];

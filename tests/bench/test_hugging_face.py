@@ -74,7 +74,7 @@ def test_translations_are_the_engines_where_length_is_not_rewarded(
     tokenizers: dict[str, Path] = dict.fromkeys(("source", "target"), tmp_path / "tokenizer.model")
     build_engine(spec, weights, tokenizers, "portable", tmp_path / "engine")
     paths = {"engine": tmp_path / "engine", "run": tmp_path / "model.safetensors"}
-    arguments = Namespace(**paths, threads=1, rounds=1, tokenize="13a", longest=12, hugging_face=True)
+    arguments = Namespace(**paths, threads=1, rounds=1, tokenize="13a", longest=12, hugging_face=True, all=None)
     found = text.compare(arguments, SENTENCES, SENTENCES, tmp_path)
     assert list(found) == ["xformc", "ctranslate2", *installed()]
     assert {name: one["same"] for name, one in found.items()} == dict.fromkeys(found, len(SENTENCES))

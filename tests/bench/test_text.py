@@ -62,7 +62,9 @@ def test_translations_are_those_of_ctranslate2(folder: Path, monkeypatch: pytest
     monkeypatch.setattr(text, "SETTINGS", {"default": {}})
     monkeypatch.setattr(text, "PEER_BATCH_TOKENS", (2048,))
     paths = {"engine": folder / "engine", "run": folder / "model.safetensors"}
-    arguments = argparse.Namespace(**paths, threads=2, rounds=1, tokenize="13a", longest=12, hugging_face=False)
+    arguments = argparse.Namespace(
+        **paths, threads=2, rounds=1, tokenize="13a", longest=12, hugging_face=False, all=None
+    )
     (folder / "work").mkdir()
     found = text.compare(arguments, SENTENCES, SENTENCES, folder / "work")
     assert found["ctranslate2"]["same"] == len(SENTENCES)

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import helper
 
-from xformc.compiler.backends.onnx.chains import CHAIN, chained, unchain
-from xformc.compiler.backends.onnx.graphs import needed_names
+from xformc.compiler.backends.onnx.chains import CHAIN, REPEAT, chained, repeated, unchain
+from xformc.compiler.backends.onnx.graphs import needed_names, used
 from xformc.format.operators import DOMAIN
 
 
@@ -81,6 +81,67 @@ def test_nodes_whose_results_nothing_needs_are_kept() -> None:
     """They may write to caches."""
     [found] = rewritten([link("Project", ["x"], "a"), link("AttendCached", ["a"], "b")])
     assert (found.op_type, list(found.output)) == (CHAIN, ["b"])
+
+
+def search(*others: onnx.NodeProto) -> list[onnx.NodeProto]:
+    """The body of a search, with other nodes at its beginning."""
+    return [
+        *others,
+        link("Last", ["tokens"], "newest"),
+        link("Embed", ["newest", "table"], "x"),
+        link("ProjectCandidates", ["x", "", "scores"], "offered", "next", "parents"),
+        link("Advance", ["width", "position", "offered", "next", "parents", "tokens"], "go_on", "after", "longer"),
+    ]
+
+
+def test_a_body_of_kernels_alone_is_one_node() -> None:
+    found = repeated(search(), ["position", "tokens"], ["go_on", "after", "longer"], lambda hint: hint)
+    assert found is not None
+    [node] = found
+    assert (node.op_type, list(node.output)) == (REPEAT, ["go_on", "after", "longer"])
+    names = list(node.input)
+    assert sorted(names) == ["position", "scores", "table", "tokens", "width"]
+    given = {one.name: helper.get_attribute_value(one) for one in node.attribute}
+    assert given["carried"] == [names.index("position"), names.index("tokens")]
+    assert given["results"] == [given["given"] + i for i in range(5, 8)]
+    graph = helper.make_graph(found, "body", [], [])
+    unchain(graph)
+    assert kinds(list(graph.node)) == ["Last", "Embed", "ProjectCandidates", "Advance"]
+    assert list(graph.node[-1].output) == ["go_on", "after", "longer"]
+
+
+def test_what_a_body_carries_may_be_read_by_none() -> None:
+    found = repeated(search(), ["position", "unread"], ["go_on", "after", "longer"], lambda hint: hint)
+    assert found is not None
+    assert next(one.ints[1] for one in found[0].attribute if one.name == "carried") == -1
+
+
+def test_other_bodies_are_left_alone() -> None:
+    carried, results = ["position", "tokens"], ["go_on", "after", "longer"]
+
+    def is_left(nodes: list[onnx.NodeProto], results: list[str]) -> bool:
+        return repeated(nodes, carried, results, lambda hint: hint) is None
+
+    assert is_left(search(helper.make_node("Neg", ["position"], ["n"])), results)
+    assert is_left(search(link("DrawToken", ["position"], "n")), results)
+    assert is_left(search(), [*results[:2], "offered"])
+    assert is_left([*search(), link("Embed", ["after", "table"], "y")], results)
+    assert is_left([], [])
+
+
+def test_nodes_that_nothing_needs_are_left_out_unless_they_write_to_caches() -> None:
+    writing = helper.make_graph([link("ExtendCached", ["c"], "e")], "inner", [], [])
+    idle = helper.make_graph([helper.make_node("Neg", ["c"], ["e"])], "inner", [], [])
+    nodes = [
+        helper.make_node("Neg", ["x"], ["a"]),
+        helper.make_node("Abs", ["a"], ["b"]),
+        helper.make_node("Abs", ["a"], ["c"]),
+        link("AttendCached", ["x"], "d"),
+        helper.make_node("If", ["x"], ["f"], then_branch=writing, else_branch=idle),
+        helper.make_node("If", ["x"], ["g"], then_branch=idle, else_branch=idle),
+        helper.make_node("Neg", ["a"], ["y"]),
+    ]
+    assert [node.output[0] for node in used(nodes, ["y"])] == ["a", "c", "d", "f", "y"]
 
 
 @given(

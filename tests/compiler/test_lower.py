@@ -59,7 +59,7 @@ def test_a_step_of_the_transformer_is_kernels() -> None:
     decoder = lowered("transformer_base")
     assert kinds(decoder.step) == {
         "embed": 1,
-        "at": 1,
+        "row_at": 1,
         "pairwise": 1,
         "project": 6 * LAYERS + 1,
         "attend_cached": LAYERS,

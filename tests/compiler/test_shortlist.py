@@ -199,8 +199,16 @@ def test_an_engine_says_that_it_has_one(files: Files, xformc: CommandLine) -> No
     folder = files.build("portable")
     assert load(folder).manifest.shortlist
     assert "among the tokens of a shortlist" in xformc("inspect", folder).out
-    with pytest.raises(UserError, match="has no batches that refill"):
-        load(folder).translate(TEXTS, slots=2)
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_a_text_brings_its_list_when_it_joins_a_batch(files: Files, precision: Precision) -> None:
+    """Lists of several lengths, one of them long because of its beginning, take turns in two slots."""
+    engine = load(files.build("native", precision), threads=1)
+    beginnings: list[Any] = [(), list(range(4, 70)), *[()] * (len(TEXTS) - 2)]
+    whole = engine.translate(TEXTS, prefixes=beginnings, n_best=2)
+    assert engine.translate(TEXTS, prefixes=beginnings, n_best=2, slots=2) == whole
+    assert engine.translate(TEXTS[::-1], prefixes=beginnings[::-1], n_best=2, slots=3) == whole[::-1]
 
 
 def test_what_is_no_shortlist_is_refused(files: Files, xformc: CommandLine, tmp_path: Path) -> None:

@@ -435,8 +435,42 @@ def _chain(random: Random) -> Drawn:
     return given, outputs, attributes
 
 
+def _repeat(random: Random) -> Drawn:
+    """An Advance, whose candidates are those of every turn."""
+    inputs, outputs, _ = _advance(random)
+    given: list[Operand] = [one for one in inputs if one is not None]
+    places = {id(one): place for place, one in enumerate(given)}
+    taken = [-1 if one is None else places[id(one)] for one in inputs]
+    position, done, tokens, ancestors, pool = 3, 4, 9, 10, (11, 12, 13, 14)
+    return (
+        given,
+        outputs,
+        {
+            "given": len(given),
+            "kinds": "Advance",
+            "operands": taken,
+            "operand_counts": [len(taken)],
+            "output_counts": [len(outputs)],
+            "results": [len(given) + i for i in range(len(outputs))],
+            "carried": [-1 if one < 0 else taken[one] for one in (position, done, tokens, -1, *pool, ancestors)],
+        },
+    )
+
+
+def _row_at(random: Random) -> Drawn:
+    rows, width = random.choice(COUNTS) + 1, random.choice(SIZES)
+    return [floats(random, rows, width), ids(random.randrange(rows))], [np.float32], {}
+
+
+def _last(random: Random) -> Drawn:
+    return [numbers(random, 9, random.choice(COUNTS), random.choice(COUNTS), random.choice(COUNTS) + 1)], [np.int64], {}
+
+
 OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
     "Chain": _chain,
+    "Repeat": _repeat,
+    "RowAt": _row_at,
+    "Last": _last,
     "Normalize": _normalize,
     "Rotate": _rotate,
     "Add": _pairwise,

@@ -1,4 +1,4 @@
-"""Chain: the bits of its nodes, in memory that they share, and errors for what no compiler writes."""
+"""Chain and Repeat: the bits of their nodes, in memory that they share, and errors for what no compiler writes."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -11,7 +11,7 @@ from numpy.typing import DTypeLike
 
 from tests.runtime.kernel_session import Array, kernel_library, kernel_session, new_cache, node, run_node
 from tests.runtime.small_engines import SmallEngines
-from xformc.compiler.backends.onnx.chains import CHAIN, chained, unchain
+from xformc.compiler.backends.onnx.chains import CHAIN, REPEAT, chained, unchain
 from xformc.compiler.backends.onnx.graphs import all_graphs
 from xformc.format.names import MODEL
 
@@ -127,6 +127,7 @@ def test_the_lists_of_a_chain_say_what_it_computes() -> None:
         ({"given": 3}, "the number of inputs does not fit"),
         ({"kinds": "Project Unknown"}, "no operator Unknown"),
         ({"kinds": "Project Chain"}, "no operator Chain"),
+        ({"kinds": "Project Repeat"}, "no operator Repeat"),
         ({"kinds": "Project"}, "a list is too long"),
         ({"kinds": "Project Project Project"}, "a list is too short"),
         ({"operand_counts": [5, -5]}, "a count is too small"),
@@ -170,11 +171,108 @@ def test_an_engine_without_its_chains_gives_the_same_bits(small_engines: SmallEn
     model = onnx.load(str(engine / MODEL))
     source = np.array([[5, 6, 7, 8, 9], [7, 5, 0, 0, 0]])
     joined, chains = step_of(model), run(model, source)
-    assert joined.count(CHAIN) == 1
+    assert joined == [REPEAT]
     unchain(model.graph)
-    assert len(step_of(model)) > len(joined) + 5
-    assert not any(node.op_type == CHAIN for _, graph in all_graphs(model.graph) for node in graph.node)
+    assert len(step_of(model)) > 10
+    assert not any(node.op_type in (CHAIN, REPEAT) for _, graph in all_graphs(model.graph) for node in graph.node)
     assert [one.tobytes() for one in run(model, source)] == [one.tobytes() for one in chains]
+
+
+STATE = [np.bool_, np.int64, np.bool_, np.int64, FLOAT, np.int64, np.int64, FLOAT, np.int64, np.int64]
+BEAM = 2
+
+
+def search_of_one(limit: int) -> list[Array]:
+    """The inputs of an Advance of one sentence, none of whose candidates ends."""
+    tokens, none = np.full((1, BEAM, 1), 2), np.zeros((1, BEAM), np.int64)
+    return [
+        *(np.array([BEAM]), np.array(3), np.array([0.6], FLOAT), np.array(0), np.array([False]), np.array([limit])),
+        *(np.array([[-1, -2, -3, -4]], FLOAT), np.array([[7, 8, 9, 5]]), np.array([[1, 0, 0, 1]])),
+        *(tokens, np.zeros((1, BEAM, 0), np.int64), tokens, none, np.full((1, BEAM), -np.inf, FLOAT), np.array([0])),
+    ]
+
+
+CARRIED = [3, 4, 9, -1, 11, 12, 13, 14, 10]
+
+
+def run_repeat(given: Sequence[Array], **changed: Any) -> list[Array]:
+    """A Repeat of an Advance with these inputs, whose candidates are those of every turn."""
+    attributes: dict[str, Any] = {
+        "given": len(given),
+        "kinds": "Advance",
+        "operands": list(range(len(given))),
+        "operand_counts": [len(given)],
+        "output_counts": [len(STATE)],
+        "results": [len(given) + i for i in range(len(STATE))],
+        "carried": CARRIED,
+    }
+    return run_node("Repeat", list(given), STATE, **{**attributes, **changed})
+
+
+def test_a_repeat_takes_turns_until_it_is_enough() -> None:
+    given = search_of_one(limit=9)
+    found, turns = run_node("Advance", given, STATE), 1
+    while found[0]:
+        given = [found[1 + CARRIED.index(i)] if i in CARRIED else value for i, value in enumerate(given)]
+        found, turns = run_node("Advance", given, STATE), turns + 1
+    assert turns == 9
+    assert [one.tobytes() for one in run_repeat(search_of_one(limit=9))] == [one.tobytes() for one in found]
+
+
+def test_a_repeat_ends_although_there_is_no_end() -> None:
+    go_on, position, *_ = run_repeat(search_of_one(limit=2**39))
+    assert go_on
+    assert 0 < position < 2**20
+
+
+def test_a_search_that_takes_several_repeats_is_that_of_its_nodes(small_engines: SmallEngines) -> None:
+    """Its texts do not end before the limit, which takes longer than a Repeat does."""
+    engine = small_engines("search", "native")
+    model = onnx.load(str(engine / MODEL))
+    feeds = {
+        "source": np.array([[5, 6, 7, 8, 9]] * 8),
+        "max_length_offset": np.array([300]),
+        "min_length": np.array([300]),
+    }
+    found = run(model, **feeds)
+    unchain(model.graph)
+    assert [one.tobytes() for one in run(model, **feeds)] == [one.tobytes() for one in found]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {
+                "kinds": "Advance Last",
+                "operands": [*range(15), 18],
+                "operand_counts": [15, 1],
+                "output_counts": [len(STATE), 1],
+            },
+            "the last node is not Advance",
+        ),
+        ({"carried": CARRIED[:-1]}, "a result is carried to no place"),
+        ({"carried": [*CARRIED[:-1], 15]}, "a result is carried to no input"),
+        ({"carried": [*CARRIED[:-1], -2]}, "a result is carried to no input"),
+        ({"carried": [4, -1, *CARRIED[2:]]}, "of another type"),
+        ({"results": [15, 16, 17, 18, 20, 19, 21, 22, 23, 24]}, "a result has a wrong type"),
+    ],
+)
+def test_a_repeat_refuses_lists_that_do_not_fit(changed: dict[str, Any], message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        run_repeat(search_of_one(limit=9), **changed)
+
+
+def test_rows_and_last_numbers() -> None:
+    table = np.arange(12, dtype=FLOAT).reshape(3, 2, 2)
+    assert np.array_equal(run_node("RowAt", [table, np.array(1)], [FLOAT])[0], table[1:2])
+    for row in (-1, 3):
+        with pytest.raises(Exception, match=f"the table has no row {row}"):
+            run_node("RowAt", [table, np.array(row)], [FLOAT])
+    tokens = np.arange(12).reshape(2, 2, 3)
+    assert np.array_equal(run_node("Last", [tokens], [np.int64])[0], tokens[..., 2:])
+    with pytest.raises(Exception, match="there is no last number"):
+        run_node("Last", [np.zeros((2, 0), np.int64)], [np.int64])
 
 
 def step_of(model: onnx.ModelProto) -> list[str]:
@@ -182,8 +280,8 @@ def step_of(model: onnx.ModelProto) -> list[str]:
     return [node.op_type for node in step.node]
 
 
-def run(model: onnx.ModelProto, source: Any) -> list[Any]:
-    options = cast(Any, onnxruntime).SessionOptions()
-    options.register_custom_ops_library(str(kernel_library()))
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return cast(Any, session).run(None, {"source": source})
+def run(model: onnx.ModelProto, source: Any, **options: Any) -> list[Any]:
+    settings = cast(Any, onnxruntime).SessionOptions()
+    settings.register_custom_ops_library(str(kernel_library()))
+    session = onnxruntime.InferenceSession(model.SerializeToString(), settings, providers=["CPUExecutionProvider"])
+    return cast(Any, session).run(None, {"source": source, **options})

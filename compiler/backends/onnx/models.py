@@ -309,9 +309,10 @@ def refill_search_models(program: Program, rows: Program, weights: Initializers)
     options = {**_options(join, program.search, decoder.written), PREFIX: join.default_tokens(PREFIX)}
     none = dict.fromkeys((PHRASES, AUTOMATON, NEEDS, START), "")
     given = SearchInputs(
-        **_alone(options), **none, edits=_EDITS, default=program.prefix, suppress_first=program.suppress_first
-    )
-    found, types = emit_join(join, decoder, given, program.longest), joined_types(decoder)
+        **_alone(options), **none, edits=_EDITS, default=program.prefix, suppress_first=program.suppress_first,
+        shortlist=_shortlist(program, weights),
+    )  # fmt: skip
+    found, types = emit_join(join, decoder, given, program.longest), joined_types(decoder, given.shortlist)
     outputs = [(join.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in found.items()]
     inputs = [*((value.name, value.type) for value in decoder.given), *options.items()]
     models = {JOIN: _needing_defaults(_needing(model(join, "join", inputs, outputs)))}
@@ -323,7 +324,9 @@ def refill_search_models(program: Program, rows: Program, weights: Initializers)
     outputs = [(refill.op("Identity", one, name=f"{name}{NEXT}"), types[name]) for name, one in after.items()]
     calls = {COUNT: Type("int64"), **options}
     models[ADVANCE] = _needing_defaults(
-        _needing(model(refill, "advance", [*refill_search_types(decoder).items(), *calls.items()], outputs))
+        _needing(
+            model(refill, "advance", [*refill_search_types(decoder, given.shortlist).items(), *calls.items()], outputs)
+        )
     )
     if decoder.resident is None or not decoder.resident.caches:
         return models

@@ -306,7 +306,10 @@ def _options(args: Mapping[str, str], manifest: Manifest) -> SearchOptions | Sam
     """Return the options chosen at export."""
     options = json.loads(_parameter(args, OPTIONS))
     kinds: Mapping[str, Any] = {"search": SearchOptions, "sample": SampleOptions}
-    return None if options is None else kinds[manifest.decoding](**options)
+    if options is None:
+        return None
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    return kinds[manifest.decoding](**given)
 
 
 def _triton() -> Any:
