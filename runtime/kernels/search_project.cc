@@ -46,7 +46,7 @@ struct ProjectCandidates : Kernel {
     Continuations continuations(context, vocabulary, 6, pad, times);
     const Value& input = context.input(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
-    const Weight weight = bind(context, depth);
+    const Weight weight = bind_vocabulary(context, 3, 4, 5, precision, vocabulary, depth);
     continuations.make_outputs(context);
     if (rows == 0) return;
 
@@ -59,18 +59,6 @@ struct ProjectCandidates : Kernel {
       asked.look(row, block, logits);
     });
     choose_all(context, continuations, scan, asked);
-  }
-
-  Weight bind(const Context& context, int64_t depth) const {
-    require(!has_scale(precision) || depth <= MOST_DEPTH, "integers take at most 65,536 numbers a row");
-    Weight weight;
-    weight.outputs = vocabulary;
-    weight.panels = bind_weight(context.input(3), precision, vocabulary, depth);
-    const int64_t scales = scale_count(precision, vocabulary, depth);
-    weight.scale = optional_input<float>(context, 4, scales, "scale needs one number for each token");
-    weight.bias = optional_input<float>(context, 5, vocabulary, "bias needs one number for each token");
-    require(has_scale(precision) == (weight.scale != nullptr), "a scale comes with integers");
-    return weight;
   }
 
   Precision precision;

@@ -114,8 +114,9 @@ class Continuations {
   // that the texts begin with, padded with `pad`, and the position of this step, one or that of each sentence, then those of
   // Edits, Phrases, how much likelier the tokens of the prefix are made [rows], and those of Automaton and Groups; they may be absent.
   // The outputs are made later, by `make_outputs`.
-  Continuations(const Context& context, int64_t vocabulary, size_t prefix, int64_t pad, const Times& followed)
-      : pad_(pad) {
+  Continuations(const Context& context, int64_t vocabulary, size_t prefix, int64_t pad, const Times& followed,
+                bool listed = false)
+      : pad_(pad), listed_(listed) {
     const auto width = single<int64_t>(context, 2);
     require(width >= 1, "the beam's width must be at least 1");
     count = times(2, width);
@@ -167,7 +168,6 @@ class Continuations {
   int64_t count;  // how many continuations each sentence has
   int64_t most;   // how many of the best tokens of a row hold its continuations, whatever is edited
   int64_t batch, beam;
-  bool listed = false;  // a row may have fewer tokens than continuations
   Automaton automaton;  // which tokens may follow a row, but for forced ones
 
  private:
@@ -188,7 +188,7 @@ class Continuations {
       best.offer(less + before_[sentence * beam + parent], {token, parent});
     };
     const int64_t only = forced(sentence);
-    const bool few = listed || only != pad_ || automaton.restricts(sentence * beam);
+    const bool few = listed_ || only != pad_ || automaton.restricts(sentence * beam);
     float rest = few ? -INFINITY : NAN;  // of logits that are no numbers there are no candidates
     for (int64_t parent = group * parents; parent < (group + 1) * parents; ++parent) {
       const int64_t row = sentence * beam + parent;
@@ -391,6 +391,7 @@ class Continuations {
   Bias bias_of(int64_t row) const { return biases_.empty() ? Bias() : biases_[static_cast<size_t>(row)]; }
 
   int64_t pad_;
+  bool listed_;                  // a row may have fewer tokens than continuations
   std::vector<int64_t> forced_;  // of each sentence; empty if there is none
   std::unique_ptr<Edits> edits_;
   std::unique_ptr<Phrases> phrases_;

@@ -10,32 +10,36 @@ namespace {
 constexpr int64_t NO_TOKEN = -1,
                   ALL_TOKENS = -2;  // what follows the tokens of a list; the first token of one of them all
 
-// The precision of the panels of a list, of weights of some precision.
-Precision listed(Precision precision) { return precision == Precision::screened ? Precision::float32 : precision; }
-
-int64_t groups_of(Precision precision, int64_t depth) {
-  return precision == Precision::int4 ? ceil_div(depth, GROUP) : 1;
-}
+// How many scales a token has.
+int64_t groups_of(Precision precision, int64_t depth) { return scale_count(precision, PANEL, depth) / PANEL; }
 
 // The weights of a projection onto the vocabulary, from the input `index` on: its numbers, scale, rest and bias.
 struct Vocabulary {
   Vocabulary(const Context& context, size_t index, Precision precision_, int64_t tokens, int64_t depth_)
-      : precision(precision_), depth(depth_) {
-    const Value numbers = context.input(index), scale = context.input(index + 1), rest = context.input(index + 2);
-    require(!has_scale(precision) || depth <= MOST_DEPTH, "integers take at most 65,536 numbers a row");
-    weight.outputs = tokens;
-    weight.panels = bind_weight(numbers, precision, tokens, depth);
-    weight.scale = optional_input<float>(context, index + 1, scale_count(precision, tokens, depth),
-                                         "scale needs one number for each token");
-    weight.bias = optional_input<float>(context, index + 3, tokens, "bias needs one number for each token");
-    require(has_scale(precision) == (weight.scale != nullptr), "a scale comes with integers");
+      : precision(precision_), depth(depth_),
+        weight(bind_vocabulary(context, index, index + 1, index + 3, precision, tokens, depth)) {
+    const Value& rest = context.input(index + 2);
     require((precision == Precision::screened) == rest, "a rest comes with screened weights");
-    if (rest) weight.screened = ScreenedRows(numbers, scale, rest, depth);
+    if (rest) weight.screened = ScreenedRows(context.input(index), context.input(index + 1), rest, depth);
   }
 
   Precision precision;
   int64_t depth;
   Weight weight;
+};
+
+// The sizes of what a list of so many tokens has of them, and the precision of its panels.
+struct ListSizes {
+  ListSizes(const Vocabulary& all, int64_t longest)
+      : precision(all.precision == Precision::screened ? Precision::float32 : all.precision),
+        groups(groups_of(precision, all.depth)), panels(ceil_div(longest, PANEL)),
+        panel_bytes(xformc::panel_bytes(precision, all.depth)), weights(times(panels, panel_bytes)),
+        scales(has_scale(precision) ? times(panels, PANEL * groups) : 0),
+        biases(all.weight.bias == nullptr ? 0 : panels * PANEL) {}
+
+  Precision precision;
+  int64_t groups, panels, panel_bytes;
+  int64_t weights, scales, biases;  // in bytes, and in numbers
 };
 
 // Copies the numbers of a column of a panel, `size` bytes in each of so many steps, to a place of another panel.
@@ -154,15 +158,13 @@ struct Shortlist : Kernel {
 
     size_t most = 0;
     for (const std::vector<int64_t>& list : lists) most = std::max(most, list.size());
-    const Precision own = listed(precision);
-    const int64_t longest = static_cast<int64_t>(most), panels = ceil_div(longest, PANEL);
-    const int64_t bytes = panel_bytes(own, depth), groups = groups_of(own, depth);
-    const int64_t scale_size = has_scale(own) ? times(panels, PANEL * groups) : 0;
-    const int64_t bias_size = all.weight.bias == nullptr ? 0 : panels * PANEL;
+    const int64_t longest = static_cast<int64_t>(most);
+    const ListSizes sizes(all, longest);
+    const int64_t panels = sizes.panels, bytes = sizes.panel_bytes, groups = sizes.groups;
     auto* tokens = context.output<int64_t>(0, {batch, longest});
-    auto* weights = static_cast<char*>(context.make_output(1, {batch, times(panels, bytes)}));
-    auto* scales = context.output<float>(2, {batch, scale_size});
-    auto* biases = context.output<float>(3, {batch, bias_size});
+    auto* weights = static_cast<char*>(context.make_output(1, {batch, sizes.weights}));
+    auto* scales = context.output<float>(2, {batch, sizes.scales});
+    auto* biases = context.output<float>(3, {batch, sizes.biases});
     std::fill_n(tokens, times(batch, longest), NO_TOKEN);
     parallel(context, static_cast<size_t>(times(batch, panels)), [&](size_t i) {
       const int64_t sentence = static_cast<int64_t>(i) / panels, panel = static_cast<int64_t>(i) % panels;
@@ -172,8 +174,8 @@ struct Shortlist : Kernel {
       std::copy_n(list.data() + std::min(first, size), count, tokens + sentence * longest + first);
       char* to = weights + (sentence * panels + panel) * bytes;
       std::memset(to, 0, static_cast<size_t>(bytes));
-      float* scale = scale_size == 0 ? nullptr : scales + sentence * scale_size + first * groups;
-      float* bias = bias_size == 0 ? nullptr : biases + sentence * bias_size + first;
+      float* scale = sizes.scales == 0 ? nullptr : scales + sentence * sizes.scales + first * groups;
+      float* bias = sizes.biases == 0 ? nullptr : biases + sentence * sizes.biases + first;
       if (scale != nullptr) std::fill_n(scale, PANEL * groups, 0.0f);
       if (bias != nullptr) std::fill_n(bias, PANEL, 0.0f);
       if (count > 0 && list[0] != ALL_TOKENS) copy_tokens(all, list.data() + first, count, to, scale, bias);
@@ -188,18 +190,11 @@ struct Shortlist : Kernel {
 class Lists {
  public:
   Lists(const Context& context, size_t index, const Vocabulary& all)
-      : all_(all), precision_(listed(all.precision)), bytes_(xformc::panel_bytes(precision_, all.depth)) {
-    const Shape shape = context.input(index).shape;
-    require(shape.size() == 2, "the lists are no rows of tokens");
-    rows_ = shape[0];
-    longest_ = shape[1];
-    const int64_t panels = ceil_div(longest_, PANEL);
-    size_ = times(panels, bytes_);
-    scale_size_ = has_scale(precision_) ? times(panels, PANEL * groups_of(precision_, all.depth)) : 0;
-    bias_size_ = all.weight.bias == nullptr ? 0 : panels * PANEL;
-    require(context.input(index + 1).shape == Shape({rows_, size_}) &&
-                context.input(index + 2).shape == Shape({rows_, scale_size_}) &&
-                context.input(index + 3).shape == Shape({rows_, bias_size_}),
+      : all_(all), rows_(shape_of(context.input(index))[0]), longest_(shape_of(context.input(index))[1]),
+        sizes_(all, longest_) {
+    require(context.input(index + 1).shape == Shape({rows_, sizes_.weights}) &&
+                context.input(index + 2).shape == Shape({rows_, sizes_.scales}) &&
+                context.input(index + 3).shape == Shape({rows_, sizes_.biases}),
             "the weights of the lists do not fit their tokens");
     tokens_ = context.input(index).as<int64_t>();
     weights_ = context.input(index + 1).as<char>();
@@ -232,16 +227,21 @@ class Lists {
     for (int64_t i = 1; i < count; ++i) require(own[i - 1] < own[i], "the tokens of a list are not in order");
     Weight weight;
     weight.outputs = count;
-    weight.panels = weights_ + row * size_;
-    weight.scale = scale_size_ == 0 ? nullptr : scales_ + row * scale_size_;
-    weight.bias = bias_size_ == 0 ? nullptr : biases_ + row * bias_size_;
-    return {own, count, precision_, weight};
+    weight.panels = weights_ + row * sizes_.weights;
+    weight.scale = sizes_.scales == 0 ? nullptr : scales_ + row * sizes_.scales;
+    weight.bias = sizes_.biases == 0 ? nullptr : biases_ + row * sizes_.biases;
+    return {own, count, sizes_.precision, weight};
   }
 
  private:
   const Vocabulary& all_;
-  Precision precision_;
-  int64_t bytes_, rows_, longest_, size_, scale_size_, bias_size_;
+  static const Shape& shape_of(const Value& tokens) {
+    require(tokens.shape.size() == 2, "the lists are no rows of tokens");
+    return tokens.shape;
+  }
+
+  int64_t rows_, longest_;
+  ListSizes sizes_;
   const int64_t* tokens_;
   const char* weights_;
   const float *scales_, *biases_;
@@ -253,8 +253,7 @@ struct ShortlistCandidates : Kernel {
         pad(info.integer_or("pad", 0)), times_(info) {}
 
   void run(const Context& context) override {
-    Continuations continuations(context, vocabulary, PREFIX_INPUT, pad, times_);
-    continuations.listed = true;
+    Continuations continuations(context, vocabulary, PREFIX_INPUT, pad, times_, true);
     const Value& input = context.input(0);
     const int64_t depth = depth_of(input, continuations), beam = continuations.beam;
     const Vocabulary all(context, 7, precision, vocabulary, depth);

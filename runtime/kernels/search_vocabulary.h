@@ -47,6 +47,20 @@ class LogitShares {
   int64_t chunks_, parts_;
 };
 
+// The weights of a projection onto the vocabulary, from the inputs with its numbers, its scale and its bias.
+inline Weight bind_vocabulary(const Context& context, size_t numbers, size_t scale, size_t bias, Precision precision,
+                              int64_t tokens, int64_t depth) {
+  require(!has_scale(precision) || depth <= MOST_DEPTH, "integers take at most 65,536 numbers a row");
+  Weight weight;
+  weight.outputs = tokens;
+  weight.panels = bind_weight(context.input(numbers), precision, tokens, depth);
+  weight.scale = optional_input<float>(context, scale, scale_count(precision, tokens, depth),
+                                       "scale needs one number for each token");
+  weight.bias = optional_input<float>(context, bias, tokens, "bias needs one number for each token");
+  require(has_scale(precision) == (weight.scale != nullptr), "a scale comes with integers");
+  return weight;
+}
+
 // The input x [batch, beam, .., K axes] of a projection: K.
 inline int64_t depth_of(const Value& x, const Continuations& continuations) {
   const Shape shape = x.shape;
