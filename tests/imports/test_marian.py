@@ -89,13 +89,16 @@ def change_offset(path: Path, offset: int) -> None:
 
 
 @pytest.mark.processor
-def test_a_shortlist_comes_with_its_model(xformc: CommandLine, tmp_path: Path) -> None:
+def test_a_shortlist_comes_with_its_model(
+    xformc: CommandLine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Each source token has itself, its row, and the first tokens of the vocabulary."""
     folder = write_marian_binary(tmp_path / "model", marian_weights())
     options = next(folder.glob("*.yml"))
     options.write_text(options.read_text() + "shortlist:\n  - /a/lex.s2t.bin\n  - false\n")
     result = xformc("import", folder, "-o", tmp_path / "without")
     assert result.code == 0 and "with a shortlist" not in result.out, "the file is not there"
+    assert "lex.s2t.bin: the shortlist that the model names is left out: there is no such file" in caplog.text
     write_lists(folder / "lex.s2t.bin", [[index % 12, 7] if index > 2 else [] for index in range(SIZE)])
     result = xformc("import", folder, "-o", tmp_path / "run")
     assert f"with a shortlist: xformc build {tmp_path / 'run'} --shortlist" in result.out

@@ -1,5 +1,6 @@
 """Reads the Transformers of Marian: npz archives, or Bergamot's binary files with weights in int8."""
 
+import logging
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -17,6 +18,8 @@ from xformc.imports.origin import Origin, Reader
 from xformc.imports.origins.marian_files import CONFIG, read_binary, read_npz, read_yaml
 from xformc.imports.origins.marian_shortlist import read_marian_shortlist
 from xformc.imports.origins.marian_vocabularies import marian_tokenizer
+
+logger = logging.getLogger(__name__)
 
 TABLE = FAMILIES.parent / "origins" / "marian_nmt.yaml"
 LAYER = re.compile(r"(encoder|decoder)_l([0-9]+)_")
@@ -68,10 +71,14 @@ def _read(path: Path, table: Path | None) -> Origin:
 def _shortlist(said: object, folder: Path, vocabulary: int) -> Shortlist | None:
     """The lists in the binary file that the options name, if it is in the model's folder."""
     first = next(iter(cast(list[object], said)), None) if isinstance(said, list) else said
-    if not isinstance(first, str) or not first.endswith(".bin"):
+    if not isinstance(first, str):
         return None
     path = folder / PurePath(first).name
-    return read_marian_shortlist(path, vocabulary) if path.is_file() else None
+    if path.suffix == ".bin" and path.is_file():
+        return read_marian_shortlist(path, vocabulary)
+    reason = "there is no such file beside the model" if path.suffix == ".bin" else "only binary ones (.bin) are read"
+    logger.warning("%s: the shortlist that the model names is left out: %s", path, reason)
+    return None
 
 
 def _reads(path: Path) -> bool:
