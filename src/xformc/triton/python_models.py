@@ -304,11 +304,11 @@ def _parameter(args: Mapping[str, str], name: str) -> str:
 
 def _options(args: Mapping[str, str], manifest: Manifest) -> SearchOptions | SampleOptions | None:
     """Return the options chosen at export."""
-    options = json.loads(_parameter(args, OPTIONS))
+    options: dict[str, Any] | None = json.loads(_parameter(args, OPTIONS))
     kinds: Mapping[str, Any] = {"search": SearchOptions, "sample": SampleOptions}
     if options is None:
         return None
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
+    given = {name: tuple(cast(Any, value)) if isinstance(value, list) else value for name, value in options.items()}
     return kinds[manifest.decoding](**given)
 
 
