@@ -113,7 +113,8 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments, pieces: Piec
     unknown = arguments.keys() - _KNOWN.keys()
     if unknown:
         raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}; there are {', '.join(_KNOWN)}")
-    own = {option.name: _resolve(option, given[option.name], manifest, pieces) for option in OPTIONS if option.name in given}
+    asked = (option for option in OPTIONS if option.name in given)
+    own = {option.name: _resolve(option, given[option.name], manifest, pieces) for option in asked}
     usual = cast(SearchOptions, manifest.defaults)
     chosen = replace(usual, **own) if own else usual
     beam_size, n_best = chosen.beam_size, chosen.n_best

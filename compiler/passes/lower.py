@@ -34,9 +34,9 @@ from xformc.compiler.ops.native import (
     QuantizeRows,
     RowAt,
     Turn,
+    has_row_at,
     quantized_axis,
     repeats,
-    has_row_at,
 )
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
 from xformc.compiler.ops.positions import At

@@ -55,7 +55,8 @@ def emit_kernel_search(
     def step(scope: OnnxEmitter, live: Live, now: Decoding) -> tuple[str, Decoding]:
         slots = {} if decoder.resident is None else {decoder.resident.slots.name: live.sentence}
         known = {**begun.prepared, **live.constant, **now.state, **caches, **slots}
-        result, states = emit_step(scope, decoder, scope.op("Last", now.beam.tokens, domain=DOMAIN), now.position, known)
+        newest = scope.op("Last", now.beam.tokens, domain=DOMAIN)
+        result, states = emit_step(scope, decoder, newest, now.position, known)
         edits = names_of_edits(scope, inputs, begun.prefix, now.position, decoder.written)
         limit = live.limit if inputs.automaton else ""
         rest = (live.prefix, now.position, now.beam.tokens, *edits, live.sentence, *controls, limit, *apart)

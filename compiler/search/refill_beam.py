@@ -58,7 +58,7 @@ class _Refilled(Record):
 
 
 def slot_types(decoder: Decoder, shortlist: ShortlistInputs | None) -> dict[str, Type]:
-    """The types of the constants with a row for each text, and of its list, which the runtime keeps in slots, by name."""
+    """The types of what the runtime keeps in slots, by name: the constants with a row for each text, and its list."""
     constants = {
         value.name: Type(value.type.dtype, (Axis(SLOT_AXIS), *value.type.axes[1:]))
         for value in decoder.constants
@@ -170,7 +170,7 @@ def _input(name: str) -> str:
 
 
 def _known(onnx: OnnxEmitter, decoder: Decoder, shortlist: ShortlistInputs | None) -> dict[str, str]:
-    """What the steps know: the constants, of which kernels find those of a row by its slot, the caches, and the lists."""
+    """What the steps know: constants, of which kernels find those of a row by its slot, caches, and lists."""
     slots = slot_types(decoder, shortlist)
     rest = [value for value in decoder.constants if value.name not in slots]
     outputs = _outputs_of(decoder, {value.name for value in rest})

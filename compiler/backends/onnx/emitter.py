@@ -243,9 +243,10 @@ class Emitter:
         return chained(nodes, results, self.fresh, None if self.parent else _LONGEST_CHAIN)
 
     def repeated(self, carried: Sequence[str], results: Sequence[str]) -> list[onnx.NodeProto] | None:
-        """The nodes of this scope, the body of a loop that carries these values, as one node of many turns if a kernel can
-        take them."""
-        return repeated(used(self.nodes, results), carried, results, self.fresh) if TRAITS[self.target].kernels else None
+        """The body of a loop that carries these values as one node that takes many turns; None if no kernel can."""
+        if not TRAITS[self.target].kernels:
+            return None
+        return repeated(used(self.nodes, results), carried, results, self.fresh)
 
     def _numbers_of(self, name: str) -> Floats | None:
         """The numbers of a constant or parameter in float32; None for other values."""
