@@ -24,6 +24,7 @@ import onnx
 from numpy.typing import NDArray
 
 from xformc.compiler.backends.onnx.chains import chained, repeated, unchain
+from xformc.compiler.backends.onnx.emitter import LONGEST_CHAIN
 from xformc.compiler.backends.onnx.graphs import inner_graphs, used
 from xformc.errors import UserError
 from xformc.format.interfaces import PREFIX, interface
@@ -131,16 +132,18 @@ def without_controls(model: Path) -> onnx.ModelProto:
     return loaded
 
 
-def _strip(graph: onnx.GraphProto, fresh: Callable[[str], str]) -> None:
+def _strip(graph: onnx.GraphProto, fresh: Callable[[str], str], outer: onnx.NodeProto | None = None) -> None:
+    """Strip a graph, which is inside a node or the outermost one, and chain its nodes as the emitter does."""
     for node in graph.node:
         if node.op_type in OPTIONAL:
             del node.input[OPTIONAL[node.op_type] :]
         for inner in inner_graphs(node):
-            _strip(inner, fresh)
+            _strip(inner, fresh, node)
     results = [value.name for value in graph.output]
-    carried = [value.name for value in graph.input[2:]]
-    nodes = used(graph.node, results)
-    joined = repeated(nodes, carried, results, fresh) or chained(nodes, results, fresh)
+    nodes, inputs = used(graph.node, results), [value.name for value in graph.input]
+    endless = outer is not None and outer.op_type == "Loop" and not outer.input[0]
+    joined = repeated(nodes, inputs, results, fresh) if endless else None
+    joined = joined or chained(nodes, results, fresh, None if outer is not None else LONGEST_CHAIN)
     del graph.node[:]
     graph.node.extend(joined)
 

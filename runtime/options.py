@@ -148,7 +148,7 @@ def resolve_edits(manifest: Manifest, arguments: Mapping[str, Any], pieces: Piec
 
 
 def arrays(options: SearchOptions | SampleOptions) -> dict[str, NDArray[Any]]:
-    """The options as inputs of the model: float32 for numbers, int64 for integers and tokens."""
+    """The options as inputs of the model: float32 for numbers, int64 for integers and tokens. They may be read-only."""
     return _arrays(options) if isinstance(options, SampleOptions) else dict(_search_arrays(options))
 
 

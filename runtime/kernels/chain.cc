@@ -107,6 +107,7 @@ class Links {
   size_t memories() const { return memories_; }  // those that values share
   size_t results() const { return results_.size(); }
   int64_t result(size_t index) const { return results_[index]; }  // its number
+  int64_t end() const { return values_; }                         // behind the numbers of all values
   Element type(int64_t number) const { return types_[made(number)]; }
   const Operator* last() const { return links_.empty() ? nullptr : links_.back().op; }
 
@@ -258,8 +259,8 @@ struct Repeat : Kernel {
             "Repeat: the last node is not Advance");
     require(carried_.size() + 1 == links_.results(), "Repeat: a result is carried to no place");
     for (size_t i = 0; i < links_.results(); ++i) {
-      require(links_.type(links_.result(i)) == links_.last()->output_type(i, links_.results()),
-              "Repeat: a result has a wrong type");
+      require(links_.result(i) == links_.end() - static_cast<int64_t>(links_.results() - i),
+              "Repeat: the results are not those of Advance in their order");
     }
     for (const int64_t place : carried_) {
       require(place >= NONE && place < links_.given(), "Repeat: a result is carried to no input");

@@ -78,7 +78,7 @@ class RefillingSearch(SlottedBatch[Search]):
         self._special, self._fill = session.vocabularies.written, session.vocabularies.of("source").fill
         self._vocabulary, self._options = vocabulary, options
         self._usual = arrays(options)
-        self._sources = _Slots(slots)
+        self._sources = Slots(slots)
         self._none: dict[str, Any] = {}
 
     def _cache_sizes(self) -> dict[str, int]:
@@ -154,7 +154,7 @@ class RefillingSearch(SlottedBatch[Search]):
         return steps
 
 
-class _Slots:
+class Slots:
     """What the model keeps of the sources of texts, in arrays [slots, ..] that grow with the longest source."""
 
     def __init__(self, slots: int) -> None:

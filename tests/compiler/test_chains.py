@@ -95,7 +95,7 @@ def search(*others: onnx.NodeProto) -> list[onnx.NodeProto]:
 
 
 def test_a_body_of_kernels_alone_is_one_node() -> None:
-    found = repeated(search(), ["position", "tokens"], ["go_on", "after", "longer"], lambda hint: hint)
+    found = repeated(search(), ["turn", "alive", "position", "tokens"], ["go_on", "after", "longer"], lambda hint: hint)
     assert found is not None
     [node] = found
     assert (node.op_type, list(node.output)) == (REPEAT, ["go_on", "after", "longer"])
@@ -111,22 +111,24 @@ def test_a_body_of_kernels_alone_is_one_node() -> None:
 
 
 def test_what_a_body_carries_may_be_read_by_none() -> None:
-    found = repeated(search(), ["position", "unread"], ["go_on", "after", "longer"], lambda hint: hint)
+    found = repeated(search(), ["turn", "alive", "position", "unread"], ["go_on", "after", "longer"], lambda hint: hint)
     assert found is not None
     assert next(one.ints[1] for one in found[0].attribute if one.name == "carried") == -1
 
 
 def test_other_bodies_are_left_alone() -> None:
-    carried, results = ["position", "tokens"], ["go_on", "after", "longer"]
+    inputs, results = ["turn", "alive", "position", "tokens"], ["go_on", "after", "longer"]
 
-    def is_left(nodes: list[onnx.NodeProto], results: list[str]) -> bool:
-        return repeated(nodes, carried, results, lambda hint: hint) is None
+    def is_left(nodes: list[onnx.NodeProto], results: list[str], inputs: list[str] = inputs) -> bool:
+        return repeated(nodes, inputs, results, lambda hint: hint) is None
 
     assert is_left(search(helper.make_node("Neg", ["position"], ["n"])), results)
     assert is_left(search(link("DrawToken", ["position"], "n")), results)
     assert is_left(search(), [*results[:2], "offered"])
     assert is_left([*search(), link("Embed", ["after", "table"], "y")], results)
     assert is_left([], [])
+    assert is_left(search(), results, ["position", "alive", "turn", "tokens"]), "a Repeat does not count its turns"
+    assert is_left(search(), results[:1], inputs[:2])
 
 
 def test_nodes_that_nothing_needs_are_left_out_unless_they_write_to_caches() -> None:

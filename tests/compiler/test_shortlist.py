@@ -201,7 +201,7 @@ def test_an_engine_says_that_it_has_one(files: Files, xformc: CommandLine) -> No
     assert "among the tokens of a shortlist" in xformc("inspect", folder).out
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8", "int4"])
 def test_a_text_brings_its_list_when_it_joins_a_batch(files: Files, precision: Precision) -> None:
     """Lists of several lengths, one of them long because of its beginning, take turns in two slots."""
     engine = load(files.build("native", precision), threads=1)

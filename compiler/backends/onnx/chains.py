@@ -45,14 +45,17 @@ def chained(
 
 
 def repeated(
-    nodes: Sequence[onnx.NodeProto], carried: Sequence[str], results: Sequence[str], fresh: Callable[[str], str]
+    nodes: Sequence[onnx.NodeProto], inputs: Sequence[str], results: Sequence[str], fresh: Callable[[str], str]
 ) -> list[onnx.NodeProto] | None:
-    """The body of a loop as one node that takes many turns, or None if other nodes are in it.
+    """The body of a loop without a number of turns as one node of many turns, or None if other nodes are in it.
 
-    `carried` are the values that a turn begins with, and `results` whether there is another turn and the values that
-    the next one begins with.
+    `inputs` are those of the body: the turn's number and whether it is taken, which a Repeat does not know, and the
+    values that a turn begins with. `results` are whether there is another turn, and the values that it begins with.
     """
-    if not nodes or list(nodes[-1].output) != list(results):
+    unknown, carried = set(inputs[:2]), inputs[2:]
+    if not nodes or not carried or list(nodes[-1].output) != list(results):
+        return None
+    if any(unknown & needed_names(node) for node in nodes):
         return None
     if any(node.domain != DOMAIN or node.op_type not in _FLOATS | _SEARCH for node in nodes):
         return None

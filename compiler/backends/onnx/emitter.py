@@ -35,7 +35,7 @@ DTYPES: dict[DType, int] = {
 }
 
 
-_LONGEST_CHAIN = 8
+LONGEST_CHAIN = 8
 """Outside of loops, whose turns are short: an encoder may read many texts, and what is too long can be stopped."""
 _NUMPY = {bool: np.bool_, int: np.int64, float: np.float32}
 
@@ -192,7 +192,8 @@ class Emitter:
         condition_out, leaving, collected = body(scope, iteration, entering)
         types = [Type("bool"), *(type for type, _ in carried), *(type for type, _ in collected)]
         results = scope.own([condition_out, *leaving, *(name for _, name in collected)])
-        turns = scope.repeated(entering, results) if not trips and not collected else None
+        inputs = (iteration, alive, *entering)
+        turns = scope.repeated(inputs, results) if not trips and not collected else None
         graph = helper.make_graph(
             turns or scope.finished(results),
             "body",
@@ -223,7 +224,7 @@ class Emitter:
         results = scope.own(write(scope))
         pairs = zip(results, dtypes, strict=True)
         infos = [helper.make_tensor_value_info(name, DTYPES[dtype], None) for name, dtype in pairs]
-        return helper.make_graph(scope.nodes, "branch", [], infos)
+        return helper.make_graph(used(scope.nodes, results), "branch", [], infos)
 
     def own(self, names: Sequence[str]) -> list[str]:
         """Copy values if needed, so that each name is made in this scope and occurs once, as results of a body must."""
@@ -240,13 +241,13 @@ class Emitter:
             return narrowed(nodes, results, self._numbers_of, self.fresh)
         if not TRAITS[self.target].kernels:
             return nodes
-        return chained(nodes, results, self.fresh, None if self.parent else _LONGEST_CHAIN)
+        return chained(nodes, results, self.fresh, None if self.parent else LONGEST_CHAIN)
 
-    def repeated(self, carried: Sequence[str], results: Sequence[str]) -> list[onnx.NodeProto] | None:
-        """The body of a loop that carries these values as one node that takes many turns; None if no kernel can."""
+    def repeated(self, inputs: Sequence[str], results: Sequence[str]) -> list[onnx.NodeProto] | None:
+        """This scope, a loop's body without a number of turns, as one node of many turns; None if no kernel can."""
         if not TRAITS[self.target].kernels:
             return None
-        return repeated(used(self.nodes, results), carried, results, self.fresh)
+        return repeated(used(self.nodes, results), inputs, results, self.fresh)
 
     def _numbers_of(self, name: str) -> Floats | None:
         """The numbers of a constant or parameter in float32; None for other values."""

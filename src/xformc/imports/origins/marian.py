@@ -71,7 +71,7 @@ def _read(path: Path, table: Path | None) -> Origin:
 def _shortlist(said: object, folder: Path, vocabulary: int) -> Shortlist | None:
     """The lists in the binary file that the options name, if it is in the model's folder."""
     first = next(iter(cast(list[object], said)), None) if isinstance(said, list) else said
-    if not isinstance(first, str):
+    if not isinstance(first, str) or not first:
         return None
     path = folder / PurePath(first).name
     if path.suffix == ".bin" and path.is_file():
