@@ -23,8 +23,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from xformc.compiler.backends.onnx.chains import chained, repeated, unchain
-from xformc.compiler.backends.onnx.emitter import LONGEST_CHAIN
+from xformc.compiler.backends.onnx.chains import LONGEST_CHAIN, chained, repeated, unchain
 from xformc.compiler.backends.onnx.graphs import inner_graphs, used
 from xformc.errors import UserError
 from xformc.format.interfaces import PREFIX, interface
@@ -140,10 +139,10 @@ def _strip(graph: onnx.GraphProto, fresh: Callable[[str], str], outer: onnx.Node
         for inner in inner_graphs(node):
             _strip(inner, fresh, node)
     results = [value.name for value in graph.output]
-    nodes, inputs = used(graph.node, results), [value.name for value in graph.input]
-    endless = outer is not None and outer.op_type == "Loop" and not outer.input[0]
-    joined = repeated(nodes, inputs, results, fresh) if endless else None
-    joined = joined or chained(nodes, results, fresh, None if outer is not None else LONGEST_CHAIN)
+    is_endless = outer is not None and outer.op_type == "Loop" and not outer.input[0]
+    endless = [value.name for value in graph.input] if is_endless else []
+    nodes, longest = used(graph.node, results), LONGEST_CHAIN if outer is None else None
+    joined = repeated(nodes, endless, results, fresh) or chained(nodes, results, fresh, longest)
     del graph.node[:]
     graph.node.extend(joined)
 

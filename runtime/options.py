@@ -154,7 +154,7 @@ def arrays(options: SearchOptions | SampleOptions) -> dict[str, NDArray[Any]]:
 
 @lru_cache(maxsize=64)
 def _search_arrays(options: SearchOptions) -> dict[str, NDArray[Any]]:
-    """Those of the last searches are kept, since a call for one sentence would spend a tenth of its time here."""
+    """Those of the last searches are kept, since a call for one sentence needs them twice."""
     made = _arrays(options)
     for array in made.values():
         array.setflags(write=False)

@@ -7,12 +7,11 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node
 from xformc.compiler.graph.rules import OnnxEmitter
 from xformc.compiler.ops.native import emit_vocabulary
+from xformc.compiler.quantize.layouts import PANEL
 from xformc.compiler.search.carried import NEVER
 from xformc.format.operators import DOMAIN
 
 _INT64 = 7
-_PANEL = 32
-"""The tokens of a panel of weights."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,7 @@ def slot_types(given: ShortlistInputs | None, projection: Node | None) -> dict[s
     slots, panels = Axis("slots"), Axis("listed_panels")
     if projection is None:
         return {_SLOTS[0]: Type("bool", (slots, Axis("", given.vocabulary)))}
-    axes = Axis("", _PANEL), Axis("listed_weights"), Axis("listed_scales"), Axis("listed_biases")
+    axes = Axis("", PANEL), Axis("listed_weights"), Axis("listed_scales"), Axis("listed_biases")
     dtypes = "int64", "int8", "float32", "float32"
     return {name: Type(dtype, (slots, panels, axis)) for name, dtype, axis in zip(_SLOTS, dtypes, axes, strict=True)}
 
@@ -114,8 +113,8 @@ def in_slots(onnx: OnnxEmitter, lists: Lists | str) -> dict[str, str]:
     if isinstance(lists, str):
         return {_SLOTS[0]: lists}
     length = onnx.op("Shape", lists.tokens, start=1)
-    panels = onnx.op("Div", onnx.op("Add", length, [_PANEL - 1]), [_PANEL])
-    more = onnx.op("Sub", onnx.op("Mul", panels, [_PANEL]), length)
+    panels = onnx.op("Div", onnx.op("Add", length, [PANEL - 1]), [PANEL])
+    more = onnx.op("Sub", onnx.op("Mul", panels, [PANEL]), length)
     tokens = onnx.op("Pad", onnx.op("Add", lists.tokens, 1), onnx.op("Concat", [0, 0, 0], more, axis=0))
     shape = onnx.op("Concat", [0], panels, [-1], axis=0)
     values = tokens, lists.weights, lists.scales, lists.biases

@@ -21,6 +21,8 @@ _SEARCH = frozenset({"Last", "Candidates", "ProjectCandidates", "ScreenCandidate
 """Those that a Repeat may have as well. Its results are those of its last node, an Advance."""
 _NONE = -1
 """The number of an input that is left out."""
+LONGEST_CHAIN = 8
+"""Outside of loops, whose turns are short: an encoder may read many texts, and what is too long can be stopped."""
 
 
 def chained(
@@ -49,8 +51,9 @@ def repeated(
 ) -> list[onnx.NodeProto] | None:
     """The body of a loop without a number of turns as one node of many turns, or None if other nodes are in it.
 
-    `inputs` are those of the body: the turn's number and whether it is taken, which a Repeat does not know, and the
-    values that a turn begins with. `results` are whether there is another turn, and the values that it begins with.
+    `inputs` are those of the body, or none if it is of no such loop: the turn's number and whether it is taken, which a
+    Repeat does not know, and the values that a turn begins with. `results` are whether there is another turn, and the
+    values that it begins with.
     """
     unknown, carried = set(inputs[:2]), inputs[2:]
     if not nodes or not carried or list(nodes[-1].output) != list(results):

@@ -9,7 +9,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from xformc.compiler import ops
-from xformc.compiler.backends.onnx.chains import chained, repeated
+from xformc.compiler.backends.onnx.chains import LONGEST_CHAIN, chained, repeated
 from xformc.compiler.backends.onnx.graphs import used
 from xformc.compiler.backends.onnx.initializers import Initializers
 from xformc.compiler.backends.onnx.narrowing import narrowed
@@ -35,8 +35,6 @@ DTYPES: dict[DType, int] = {
 }
 
 
-LONGEST_CHAIN = 8
-"""Outside of loops, whose turns are short: an encoder may read many texts, and what is too long can be stopped."""
 _NUMPY = {bool: np.bool_, int: np.int64, float: np.float32}
 
 
@@ -192,10 +190,9 @@ class Emitter:
         condition_out, leaving, collected = body(scope, iteration, entering)
         types = [Type("bool"), *(type for type, _ in carried), *(type for type, _ in collected)]
         results = scope.own([condition_out, *leaving, *(name for _, name in collected)])
-        inputs = (iteration, alive, *entering)
-        turns = scope.repeated(inputs, results) if not trips and not collected else None
+        endless = (iteration, alive, *entering) if not trips and not collected else ()
         graph = helper.make_graph(
-            turns or scope.finished(results),
+            scope.finished(results, endless),
             "body",
             [_info(iteration, Type("int64")), _info(alive, Type("bool"))]
             + [_info(name, type, named=False) for name, (type, _) in zip(entering, carried, strict=True)],
@@ -234,20 +231,18 @@ class Emitter:
             results.append(name if name in made and name not in results else self.op("Identity", name))
         return results
 
-    def finished(self, results: Sequence[str]) -> list[onnx.NodeProto]:
-        """The nodes of this scope, whose outputs are `results`."""
+    def finished(self, results: Sequence[str], endless: Sequence[str] = ()) -> list[onnx.NodeProto]:
+        """The nodes of this scope, whose outputs are `results`.
+
+        endless: the inputs, if it is the body of a loop that has no number of turns and collects nothing.
+        """
         nodes = used(self.nodes, results)
         if self.typed:
             return narrowed(nodes, results, self._numbers_of, self.fresh)
         if not TRAITS[self.target].kernels:
             return nodes
-        return chained(nodes, results, self.fresh, None if self.parent else LONGEST_CHAIN)
-
-    def repeated(self, inputs: Sequence[str], results: Sequence[str]) -> list[onnx.NodeProto] | None:
-        """This scope, a loop's body without a number of turns, as one node of many turns; None if no kernel can."""
-        if not TRAITS[self.target].kernels:
-            return None
-        return repeated(used(self.nodes, results), inputs, results, self.fresh)
+        longest = None if self.parent else LONGEST_CHAIN
+        return repeated(nodes, endless, results, self.fresh) or chained(nodes, results, self.fresh, longest)
 
     def _numbers_of(self, name: str) -> Floats | None:
         """The numbers of a constant or parameter in float32; None for other values."""
