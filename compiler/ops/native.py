@@ -14,7 +14,7 @@ from xformc.compiler.ops.embedding import Embedding
 from xformc.compiler.ops.layout import emit_aligned
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm, with_gain
 from xformc.compiler.ops.positions import At
-from xformc.compiler.ops.rotary import Rotate, emit_angles
+from xformc.compiler.ops.rotary import Rotate, emit_rotation
 from xformc.compiler.quantize.formats import FORMATS
 from xformc.format.operators import DOMAIN
 
@@ -432,7 +432,7 @@ def _turn_types(op: Turn, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 
 @to_onnx.rule(Turn)
 def _turn_onnx(op: Turn, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    angles = emit_angles(op.op, node, onnx, inputs[1])
+    angles = emit_rotation(node, onnx, inputs[1:])
     return (onnx.op("Rotate", inputs[0], *angles, domain=DOMAIN, halves=int(op.op.halves)),)
 
 

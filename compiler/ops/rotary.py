@@ -1,51 +1,59 @@
 """Rotary positions: rotates queries and keys by angles proportional to their position."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar
 
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
+from xformc.compiler.graph.rules import (
+    OnnxEmitter,
+    TorchNamespace,
+    cost,
+    mixes,
+    mixes_nothing,
+    require,
+    to_onnx,
+    to_torch,
+    types,
+)
 from xformc.compiler.ops.frequencies import BASE, SCALINGS, Dynamic, Scaling, frequencies
 from xformc.compiler.ops.layout import aligner, emit_aligned
 from xformc.compiler.ops.positions import Positions, check_base
 
+FUNCTIONS = ("Cos", "Sin")
+"""The functions of the angles that rotate pairs, in the order of the inputs of `Rotate`."""
+
 
 @dataclass(frozen=True)
-class Rotate(Op):
-    """Rotate each pair of the last axis by `a = position * base^(-2i/width)` (Su et al. 2021, equation 34).
+class Angles(Op):
+    """A function of the angles `a = position * base^(-2i/width)`, which are half as many as `width` elements.
 
-    `y[2i] = x[2i] cos a - x[2i+1] sin a`, `y[2i+1] = x[2i+1] cos a + x[2i] sin a`. The dot product of two rotated
-    vectors depends only on the distance of their positions. Inputs: x [.., width]; int64 positions with one axis of x.
-    With `part`, the first elements are rotated and the others kept, and `width` is `part`. With `halves`, the pairs are
-    x[i] and x[i + width/2]. `scaling` changes the frequencies; `numbers` are its fields.
+    Input: int64 positions. The result has a new last axis `axis`, and is multiplied by the factor of `scaling`, if
+    there is one: it changes the frequencies, and `numbers` are its fields.
     """
 
-    kind: ClassVar[str] = "rotate"
+    kind: ClassVar[str] = "angles"
+    axis: str
+    width: int
+    function: str
     base: float = BASE
-    part: int | None = None
-    halves: bool = False
     scaling: str | None = None
     numbers: tuple[float | None, ...] = ()
 
-    def width(self, x: Type) -> int:
-        """The number of elements that are rotated."""
-        return self.part or x.axes[-1].size or 0
-
-    def angles(self, x: Type) -> tuple[list[float], float]:
+    def frequencies(self) -> tuple[list[float], float]:
         """The angle per position of each pair, in radians, and the factor of the rotated elements."""
         scaling = self._scaling()
         if scaling is None:
-            return frequencies(self.width(x), self.base), 1.0
-        return scaling.of(self.width(x), self.base), scaling.attention()
+            return frequencies(self.width, self.base), 1.0
+        return scaling.of(self.width, self.base), scaling.attention()
 
-    def growth(self, x: Type) -> tuple[list[float], float, float] | None:
+    def growth(self) -> tuple[list[float], float, float] | None:
         """How the angles depend on the position beyond proportion; see `Dynamic`."""
         scaling = self._scaling()
-        return scaling.growth(self.width(x)) if isinstance(scaling, Dynamic) else None
+        return scaling.growth(self.width) if isinstance(scaling, Dynamic) else None
 
     def _scaling(self) -> Scaling | None:
         if self.scaling is None:
@@ -53,15 +61,84 @@ class Rotate(Op):
         return SCALINGS[self.scaling](*self.numbers)  # pyright: ignore[reportArgumentType] (each has its own fields)
 
 
+@types.rule(Angles)
+def _angles_types(op: Angles, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (positions,) = inputs
+    require(op.width % 2 == 0, f"pairs are rotated, so {op.width} must be even")
+    require(positions.dtype == "int64", f"{positions} are no positions")
+    return (Type("float32", (*positions.axes, Axis(op.axis, op.width // 2))),)
+
+
+mixes.rule(Angles)(mixes_nothing)
+
+
+@to_torch.rule(Angles)
+def _angles_torch(op: Angles, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    namespace, function = torch.torch, getattr(torch.torch, op.function.lower())
+    (values, factor), growth = op.frequencies(), op.growth()
+
+    def apply(positions: Any) -> Any:
+        index = positions.to(namespace.float32).unsqueeze(-1)
+        angles = index * namespace.tensor(values, device=index.device)
+        if growth is not None:
+            exponents, slope, bound = growth
+            longer = 1 + slope * (index - bound).clamp(min=0)
+            angles = angles * longer ** namespace.tensor(exponents, device=index.device)
+        return factor * function(angles)
+
+    return apply
+
+
+@to_onnx.rule(Angles)
+def _angles_onnx(op: Angles, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    _, factor = op.frequencies()
+    angles = onnx.once(f"angles of {inputs[0]} for {replace(op, function='')}", lambda: _emit_angles(op, onnx, *inputs))
+    result = onnx.op(op.function, angles)
+    return (result if factor == 1 else onnx.op("Mul", result, factor),)
+
+
+def _emit_angles(op: Angles, onnx: OnnxEmitter, positions: str) -> str:
+    (values, _), growth = op.frequencies(), op.growth()
+    index = onnx.op("Unsqueeze", onnx.op("Cast", positions, to=1), [-1])
+    angles = onnx.op("Mul", index, values)
+    if growth is None:
+        return angles
+    exponents, slope, bound = growth
+    beyond = onnx.op("Max", onnx.op("Sub", index, bound), 0.0)
+    longer = onnx.op("Add", onnx.op("Mul", beyond, slope), 1.0)
+    return onnx.op("Mul", angles, onnx.op("Pow", longer, exponents))
+
+
+cost.rule(Angles)(per_result(2))
+
+
+@dataclass(frozen=True)
+class Rotate(Op):
+    """Rotate pairs of the last axis by the angles of their positions (Su et al. 2021, equation 34).
+
+    `y[2i] = x[2i] cos a[i] - x[2i+1] sin a[i]`, `y[2i+1] = x[2i+1] cos a[i] + x[2i] sin a[i]`. The dot product of two
+    rotated vectors depends only on the distance of their positions. Inputs: x [.., width]; the cosines and the sines of
+    the angles (`Angles`), whose other axes are axes of x. If there are fewer angles than pairs, the last elements are
+    kept. With `halves`, the pairs are x[i] and x[i + n] of n angles.
+    """
+
+    kind: ClassVar[str] = "rotate"
+    halves: bool = False
+
+
 @types.rule(Rotate)
 def _rotate_types(op: Rotate, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
-    x, positions = inputs
-    last = x.axes[-1]
-    require(last.size is not None and op.width(x) % 2 == 0, f"pairs are rotated, so {op.part or last} must be even")
-    require(op.width(x) <= (last.size or 0), f"{op.part} numbers cannot be rotated: {last} has fewer")
-    fits = positions.dtype == "int64" and set(positions.axes) <= set(x.axes[:-1])
-    require(fits, f"the positions {positions} do not fit {x}")
+    x, cos, sin = inputs
+    width = _rotated(cos)
+    require(width <= (x.axes[-1].size or 0), f"{width} numbers cannot be rotated: {x.axes[-1]} has fewer")
+    fits = cos == sin and cos.dtype == "float32" and set(cos.axes[:-1]) <= set(x.axes[:-1])
+    require(fits, f"the angles {cos} and {sin} do not fit {x}")
     return (x,)
+
+
+def _rotated(angles: Type) -> int:
+    """The number of elements that are rotated."""
+    return 2 * (angles.axes[-1].size or 0)
 
 
 @mixes.rule(Rotate)
@@ -69,31 +146,28 @@ def _rotate_mixes(op: Rotate, node: Node) -> frozenset[str]:
     return frozenset(node.inputs[0].type.names[-1:])
 
 
-def _angle_types(op: Rotate, node: Node) -> tuple[Type, Type]:
-    """The type of all angles, and that type in the axis order of x."""
-    x, positions = (value.type for value in node.inputs)
-    half = Axis(x.names[-1], op.width(x) // 2)
-    return Type("float32", (*positions.axes, half)), Type("float32", (*x.axes[:-1], half))
+def _like(node: Node) -> tuple[Type, Type]:
+    """The type of the angles, and that type in the axis order of x."""
+    x, cos, _ = (value.type for value in node.inputs)
+    return cos, Type("float32", (*x.axes[:-1], cos.axes[-1]))
+
+
+def emit_rotation(node: Node, onnx: OnnxEmitter, angles: tuple[str, ...]) -> tuple[str, ...]:
+    """The cosines and the sines with the axes of x or 1, once for equal ones; where all of them are 1, as they are."""
+    found, wanted = _like(node)
+    if all(axis.size == 1 for axis in found.axes[:-1]):
+        return angles
+    return tuple(
+        onnx.once(f"{name} as {wanted}", lambda name=name: emit_aligned(onnx, name, found, wanted)) for name in angles
+    )
 
 
 @to_torch.rule(Rotate)
-def _rotate_torch(op: Rotate, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
-    namespace, width = torch.torch, op.width(node.inputs[0].type)
-    (values, factor), growth = op.angles(node.inputs[0].type), op.growth(node.inputs[0].type)
-    align = aligner(*_angle_types(op, node))
+def _rotate_torch(op: Rotate, node: Node, torch: TorchNamespace) -> Callable[[Any, Any, Any], Any]:
+    namespace, width, align = torch.torch, _rotated(node.inputs[1].type), aligner(*_like(node))
 
-    def turns(positions: Any) -> Any:
-        index = positions.to(namespace.float32).unsqueeze(-1)
-        angles = index * namespace.tensor(values, device=index.device)
-        if growth is None:
-            return angles
-        exponents, slope, bound = growth
-        longer = 1 + slope * (index - bound).clamp(min=0)
-        return angles * longer ** namespace.tensor(exponents, device=index.device)
-
-    def apply(x: Any, positions: Any) -> Any:
-        angles = align(turns(positions))
-        cos, sin = ((factor * part).to(x.dtype) for part in (angles.cos(), angles.sin()))
+    def apply(x: Any, cos: Any, sin: Any) -> Any:
+        cos, sin = (align(part).to(x.dtype) for part in (cos, sin))
         rotated, kept = x[..., :width], x[..., width:]
         if op.halves:
             first, second = rotated.chunk(2, -1)
@@ -106,33 +180,11 @@ def _rotate_torch(op: Rotate, node: Node, torch: TorchNamespace) -> Callable[[An
     return apply
 
 
-def emit_angles(op: Rotate, node: Node, onnx: OnnxEmitter, positions: str) -> tuple[str, str]:
-    """The cosines and the sines, times the factor, of all angles, with the axes of x or 1; once for equal ones."""
-    kind, growth = node.inputs[0].type, op.growth(node.inputs[0].type)
-    (values, factor), (found, wanted) = op.angles(kind), _angle_types(op, node)
-
-    def turned(function: str) -> str:
-        index = onnx.op("Unsqueeze", onnx.op("Cast", positions, to=1), [-1])
-        angles = onnx.op("Mul", index, values)
-        if growth is not None:
-            exponents, slope, bound = growth
-            beyond = onnx.op("Max", onnx.op("Sub", index, bound), 0.0)
-            longer = onnx.op("Add", onnx.op("Mul", beyond, slope), 1.0)
-            angles = onnx.op("Mul", angles, onnx.op("Pow", longer, exponents))
-        result = onnx.op(function, angles)
-        result = result if factor == 1 else onnx.op("Mul", result, factor)
-        return emit_aligned(onnx, result, found, wanted)
-
-    keys = {function: f"{function} of {positions} for {op} {wanted}" for function in ("Cos", "Sin")}
-    cos, sin = (onnx.once(key, lambda function=function: turned(function)) for function, key in keys.items())
-    return cos, sin
-
-
 @to_onnx.rule(Rotate)
 def _rotate_onnx(op: Rotate, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    kind, (x, positions) = node.inputs[0].type, inputs
-    width, last = op.width(kind), len(kind.axes) - 1
-    cos, sin = emit_angles(op, node, onnx, positions)
+    kind, x = node.inputs[0].type, inputs[0]
+    width, last = _rotated(node.inputs[1].type), len(kind.axes) - 1
+    cos, sin = emit_rotation(node, onnx, inputs[1:])
 
     def between(start: int, end: int, step: int = 1) -> str:
         return onnx.op("Slice", x, [start], [end], [last], [step])
@@ -189,11 +241,15 @@ def _rope(
     check_base(site, base)
     if part is not None and (part != int(part) or part < 2 or part % 2 or part > (width.size or 0)):
         raise site.refuse_number("part", part, f"part must be an even number from 2 to {width}")
-    first = None if part is None or part == width.size else int(part)
-    op = Rotate(float(base), first, halves, scaling, _scaled(site, scaling, numbers))
-    if scaling is not None and op.width(x.type) < SCALINGS[scaling].least:
+    rotated, given = int(part or width.size or 0), _scaled(site, scaling, numbers)
+    if rotated % 2:
+        raise site.refuse(f"pairs are rotated, so {width} must be even")
+    if scaling is not None and rotated < SCALINGS[scaling].least:
         raise site.refuse(f"the scaling {scaling} needs at least {SCALINGS[scaling].least} rotated numbers")
-    return site.emit(op, x, site.emit(Positions(positions), x, name="index"))
+    index = site.emit(Positions(positions), x, name="index")
+    made = (Angles(f"{width.name}/pairs", rotated, kind, float(base), scaling, given) for kind in FUNCTIONS)
+    angles = [site.emit(one, index, name=one.function.lower()) for one in made]
+    return site.emit(Rotate(halves), x, *angles)
 
 
 def _scaled(site: Site, scaling: str | None, numbers: dict[str, float]) -> tuple[float | None, ...]:

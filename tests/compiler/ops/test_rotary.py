@@ -1,6 +1,7 @@
 """Rotary positions: pairs, parts and scalings are their formulas, in float64 and at Hugging Face."""
 
 import importlib
+from dataclasses import replace
 from math import ceil, floor, log, pi
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,7 +18,7 @@ from steps import assert_steps_are_the_training_form, language_graph
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph import text
 from xformc.compiler.ops.fused_attention import Attention
-from xformc.compiler.ops.rotary import Rotate
+from xformc.compiler.ops.rotary import FUNCTIONS, Angles, Rotate
 from xformc.compiler.spec import SpecError
 
 WIDTH, BASE, LENGTH = 16, 500000.0, 64
@@ -28,29 +29,46 @@ SCALED: dict[str, tuple[float | None, ...]] = {
     "yarn": (4.0, LENGTH, 8.0, 2.0, None),
     "llama3": (8.0, LENGTH, 1.0, 4.0),
 }
-OPS = {
-    "neighbours": Rotate(),
-    "halves": Rotate(halves=True),
-    "a part": Rotate(part=4),
-    "halves of a part": Rotate(base=100.0, part=4, halves=True),
-    **{name: Rotate(base=BASE, halves=True, scaling=name, numbers=numbers) for name, numbers in SCALED.items()},
-    "yarn with a factor": Rotate(scaling="yarn", numbers=(4.0, LENGTH, 8.0, 2.0, 0.5)),
+AXIS = "d/pairs"
+ANGLES = {
+    "all": Angles(AXIS, WIDTH, "Cos"),
+    "sines": Angles(AXIS, WIDTH, "Sin", 100.0),
+    **{name: Angles(AXIS, WIDTH, "Cos", BASE, name, numbers) for name, numbers in SCALED.items()},
+    "yarn with a factor": Angles(AXIS, WIDTH, "Sin", scaling="yarn", numbers=(4.0, LENGTH, 8.0, 2.0, 0.5)),
 }
 
 
-@pytest.mark.parametrize("name", OPS)
+@pytest.mark.parametrize("name", ANGLES)
 @settings(max_examples=4, deadline=None)
 @given(data=st.data())
-def test_op_is_the_same_in_torch_and_onnx(name: str, data: st.DataObject, tmp_path_factory) -> None:
-    case = Case(OPS[name], (("a", "t", "h", "d"), ("t",)), dtypes=("float32", "int64"))
-    assert_same_everywhere(case, data, tmp_path_factory.mktemp("op"), {"d": WIDTH})
+def test_angles_are_the_same_in_torch_and_onnx(name: str, data: st.DataObject, tmp_path_factory) -> None:
+    assert_same_everywhere(Case(ANGLES[name], (("t",),), dtypes=("int64",)), data, tmp_path_factory.mktemp("op"), {})
 
 
-def rotated(op: Rotate, x: np.ndarray) -> np.ndarray:
-    """What the op makes of x [positions, width]."""
-    case = Case(op, (("t", "d"), ("t",)), dtypes=("float32", "int64"))
-    module = TorchModule(one_op(case, {"t": 1, "d": x.shape[-1]}))
-    return module(torch.from_numpy(x.astype(np.float32)), torch.arange(len(x))).numpy()
+@pytest.mark.parametrize("halves", [False, True])
+@pytest.mark.parametrize("pairs", [WIDTH // 2, 2])
+@pytest.mark.parametrize("axes", [("a", "t", "h", "d"), ("h", "a", "t", "d")])
+@settings(max_examples=4, deadline=None)
+@given(data=st.data())
+def test_rotate_is_the_same_in_torch_and_onnx(
+    axes: tuple[str, ...], halves: bool, pairs: int, data: st.DataObject, tmp_path_factory
+) -> None:
+    case = Case(Rotate(halves), (axes, ("t", "k"), ("t", "k")))
+    assert_same_everywhere(case, data, tmp_path_factory.mktemp("op"), {"d": WIDTH, "k": pairs})
+
+
+def of(op: Angles, function: str, positions: np.ndarray) -> torch.Tensor:
+    """A function of the angles at positions."""
+    module = TorchModule(one_op(Case(replace(op, function=function), (("t",),), dtypes=("int64",)), {"t": 1}))
+    return module(torch.from_numpy(positions))
+
+
+def rotated(op: Angles, x: np.ndarray, *, halves: bool = True) -> np.ndarray:
+    """What `rope` makes of x [positions, width]."""
+    cos, sin = (of(op, function, np.arange(len(x))) for function in FUNCTIONS)
+    sizes = {"t": 1, "d": x.shape[-1], "k": op.width // 2}
+    module = TorchModule(one_op(Case(Rotate(halves), (("t", "d"), ("t", "k"), ("t", "k"))), sizes))
+    return module(torch.from_numpy(x.astype(np.float32)), cos, sin).numpy()
 
 
 @pytest.mark.parametrize("halves", [False, True])
@@ -63,7 +81,26 @@ def test_pairs_are_multiplied_by_complex_numbers(halves: bool, part: int | None)
     turned = (x[:, pairs[0]] + 1j * x[:, pairs[1]]) * np.exp(1j * angles)
     expected = x.copy()
     expected[:, pairs[0]], expected[:, pairs[1]] = turned.real, turned.imag
-    np.testing.assert_allclose(rotated(Rotate(300.0, part, halves), x), expected, atol=1e-5)
+    np.testing.assert_allclose(rotated(Angles(AXIS, width, "Cos", 300.0), x, halves=halves), expected, atol=1e-5)
+
+
+def test_products_of_turned_vectors_depend_on_their_distance_alone() -> None:
+    query, key = np.random.default_rng(0).standard_normal((2, WIDTH))
+
+    def product(m: int, n: int) -> float:
+        x = np.zeros((10, WIDTH))
+        x[m], x[n] = query, key
+        found = rotated(Angles(AXIS, WIDTH, "Cos"), x)
+        return float(found[m] @ found[n])
+
+    assert product(3, 1) == pytest.approx(product(9, 7), abs=1e-4)
+    assert abs(product(3, 1) - product(3, 2)) > 1e-2
+
+
+def test_rotation_is_the_papers() -> None:
+    found = rotated(Angles(AXIS, 4, "Cos"), np.array([[1.0, 0.0, 0.0, 1.0]] * 3), halves=False)
+    expected = [np.cos(2), np.sin(2), -np.sin(0.02), np.cos(0.02)]
+    np.testing.assert_allclose(found[2], expected, atol=1e-6)
 
 
 def plain() -> np.ndarray:
@@ -87,20 +124,18 @@ def formulas() -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("name", SCALED)
 def test_scaling_is_its_formula(name: str) -> None:
-    found, factor = OPS[name].angles(
-        one_op(Case(Rotate(), (("t", "d"), ("t",)), dtypes=("float32", "int64")), {"t": 1, "d": WIDTH}).inputs[0].type
-    )
+    found, factor = ANGLES[name].frequencies()
     np.testing.assert_allclose(found, formulas()[name], rtol=1e-12)
     assert factor == (0.1 * log(4) + 1 if name == "yarn" else 1)
 
 
 def test_dynamic_scaling_rotates_each_position_as_the_last_of_a_text() -> None:
     x = np.random.default_rng(0).standard_normal((9, WIDTH))
-    found = rotated(OPS["dynamic"], x)
+    found = rotated(ANGLES["dynamic"], x)
     for position in range(9):
         longer = 4 * max(position + 1, 3) / 3 - (4 - 1)
         base = BASE * longer ** (WIDTH / (WIDTH - 2))
-        alone = rotated(Rotate(base=base, halves=True), x[: position + 1])
+        alone = rotated(Angles(AXIS, WIDTH, "Cos", base), x[: position + 1])
         np.testing.assert_allclose(found[position], alone[-1], atol=1e-5)
 
 
@@ -127,7 +162,7 @@ def test_scaling_is_that_of_transformers(name: str) -> None:
     angles = torch.outer(torch.arange(LENGTH).float(), expected).repeat(1, 2)
     halves = torch.from_numpy(np.concatenate((-x[:, WIDTH // 2 :], x[:, : WIDTH // 2]), -1))
     wanted = factor * (torch.from_numpy(x) * angles.cos() + halves * angles.sin())
-    np.testing.assert_allclose(rotated(OPS[name], x), wanted, atol=1e-4)
+    np.testing.assert_allclose(rotated(ANGLES[name], x), wanted, atol=1e-4)
 
 
 def config_of(name: str, numbers: dict[str, Any], positions: int) -> SimpleNamespace:
@@ -147,7 +182,7 @@ def test_dynamic_scaling_is_that_of_transformers_token_by_token() -> None:
     functions = importlib.import_module("transformers.modeling_rope_utils").ROPE_INIT_FUNCTIONS
     config = config_of("dynamic", {"factor": 4.0}, 3)
     x = np.random.default_rng(0).standard_normal((9, WIDTH)).astype(np.float32)
-    found = rotated(OPS["dynamic"], x)
+    found = rotated(ANGLES["dynamic"], x)
     for position in range(9):
         frequencies, _ = functions["dynamic"](config, "cpu", seq_len=position + 1)
         angles = np.concatenate([position * frequencies.numpy()] * 2)
