@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,8 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from xformc.compiler.backends.onnx.chains import LONGEST_CHAIN, chained, repeated, unchain
 from xformc.compiler.backends.onnx.graphs import inner_graphs, used
+from xformc.compiler.backends.onnx.sequences import join, split
 from xformc.errors import UserError
 from xformc.format.interfaces import PREFIX, interface
 from xformc.format.manifest import Manifest, SearchOptions
@@ -125,26 +124,22 @@ def _options(manifest: Manifest) -> dict[str, SearchOptions]:
 def without_controls(model: Path) -> onnx.ModelProto:
     """The model, whose operators lack the inputs of the controls; its weights stay in their file."""
     loaded = onnx.load(model, load_external_data=False)
-    unchain(loaded.graph)
-    names = (f"joined.{number}" for number in count())
-    _strip(loaded.graph, lambda hint: hint + next(names))
+    split(loaded.graph)
+    _strip(loaded.graph)
+    join(loaded.graph)
     return loaded
 
 
-def _strip(graph: onnx.GraphProto, fresh: Callable[[str], str], outer: onnx.NodeProto | None = None) -> None:
-    """Strip a graph, which is inside a node or the outermost one, and chain its nodes as the emitter does."""
+def _strip(graph: onnx.GraphProto) -> None:
+    """Strip a graph, and those inside it."""
     for node in graph.node:
         if node.op_type in OPTIONAL:
             del node.input[OPTIONAL[node.op_type] :]
         for inner in inner_graphs(node):
-            _strip(inner, fresh, node)
-    results = [value.name for value in graph.output]
-    is_endless = outer is not None and outer.op_type == "Loop" and not outer.input[0]
-    endless = [value.name for value in graph.input] if is_endless else []
-    nodes, longest = used(graph.node, results), LONGEST_CHAIN if outer is None else None
-    joined = repeated(nodes, endless, results, fresh) or chained(nodes, results, fresh, longest)
+            _strip(inner)
+    nodes = used(graph.node, [value.name for value in graph.output])
     del graph.node[:]
-    graph.node.extend(joined)
+    graph.node.extend(nodes)
 
 
 def _take_turns(

@@ -13,8 +13,8 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from xformc.compiler.backends.onnx.chains import unchain
 from xformc.compiler.backends.onnx.graphs import all_graphs
+from xformc.compiler.backends.onnx.sequences import split
 from xformc.compiler.quantize.int4 import BLOCK
 from xformc.compiler.quantize.layouts import PANEL, panels
 from xformc.compiler.quantize.screening import unscreen
@@ -64,7 +64,7 @@ class Floor:
 def plain_model(engine: Path) -> onnx.ModelProto:
     """Return the search of an engine without chains; its weights stay in their file."""
     model = onnx.load(str(engine / MODEL), load_external_data=False)
-    unchain(model.graph)
+    split(model.graph)
     return model
 
 

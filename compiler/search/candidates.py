@@ -163,7 +163,7 @@ def emit_count(onnx: OnnxEmitter, decoder: Decoder) -> str:
             if value.type.dtype == "int64":
                 pad = decoder.vocabularies.of(value.name).absent
                 real = onnx.op("Not", onnx.op("Equal", value.name, pad))
-            return onnx.op("ReduceSum", onnx.op("Cast", real, to=1), [1], keepdims=0)
+            return onnx.op("Cast", onnx.op("ReduceSum", onnx.op("Cast", real, to=7), [1], keepdims=0), to=1)
     return onnx.op("Expand", 0.0, onnx.op("Shape", decoder.given[0].name, start=0, end=1))
 
 

@@ -39,7 +39,7 @@ struct Cache : Kernel {
     const int64_t* data = sizes.as<int64_t>();
     const Shape shape(data, data + sizes.count());
     for (const int64_t axis : shape) require(axis >= 0, "a cache has no sizes below 0");
-    mark_cache(context.make_output(0, shape), shape, sizeof(Stored));
+    mark_cache(context.make_output(0, shape, ANY), shape, sizeof(Stored));
   }
 };
 

@@ -105,6 +105,19 @@ constexpr Element ELEMENT_OF = std::is_same_v<T, float>     ? FLOAT
                                : std::is_same_v<T, int32_t> ? INT32
                                                             : INT64;
 
+inline int64_t size_of(Element type) {
+  switch (type) {
+    case BOOL:
+    case INT8: return 1;
+    case FLOAT16:
+    case INT16: return 2;
+    case FLOAT:
+    case INT32: return 4;
+    case INT64: return 8;
+    default: fail("a tensor has a type that is not known here");
+  }
+}
+
 // A tensor that an operator reads. One that is left out has no type.
 struct Value {
   operator bool() const { return type != ANY; }
@@ -133,11 +146,12 @@ class Context {
   virtual size_t input_count() const = 0;
   virtual size_t output_count() const = 0;
   virtual const Value& input(size_t index) const = 0;  // no_value() beyond the last one
-  virtual void* make_output(size_t index, const Shape& shape) const = 0;
+  // `type` is that of the output, or ANY for the one that the operator says.
+  virtual void* make_output(size_t index, const Shape& shape, Element type) const = 0;
 
   template <typename T>
   T* output(size_t index, const Shape& shape) const {
-    return static_cast<T*>(make_output(index, shape));
+    return static_cast<T*>(make_output(index, shape, ANY));
   }
   const Ort::KernelContext& threads() const { return threads_; }
 
@@ -350,7 +364,8 @@ std::unique_ptr<Kernel> make_kernel(const Attributes& attributes) {
 
 using Operators = std::vector<const Operator*>;
 
-const Operators& operators();  // all of them
+const Operators& operators();           // all of them
+const Operators& standard_operators();  // ONNX's own, which only nodes of a Sequence or a While have
 
 void add_project(Operators& all);
 void add_embed(Operators& all);
@@ -367,6 +382,6 @@ void add_normalize(Operators& all);
 void add_rotate(Operators& all);
 void add_elementwise(Operators& all);
 void add_parts(Operators& all);
-void add_chain(Operators& all);
+void add_sequence(Operators& all);
 
 }  // namespace xformc

@@ -17,16 +17,19 @@ Value read(const OrtValue* value) {
 
 // A node of a model. Inputs that are constants are read once.
 struct Node {
+  Node(const OrtApi& table, std::unique_ptr<Kernel> made) : api(table), kernel(std::move(made)) {}
+
   const OrtApi& api;
   std::unique_ptr<Kernel> kernel;
-  std::vector<Value> constants;  // by input; those that are none have no type
+  std::vector<Value> constants;      // by input; those that are none have no type
+  std::atomic<bool> checked{false};  // whether its outputs have their types, which are those of the model in all calls
 };
 
 // One call of a node. ONNX Runtime allocates memory whenever it is asked for a shape, so each input is read once.
 class Call : public Context {
  public:
   Call(const Node& node, const Ort::KernelContext& context)
-      : Context(context), constants_(node.constants), values_(context.GetInputCount()) {}
+      : Context(context), node_(node), constants_(node.constants), values_(context.GetInputCount()) {}
 
   size_t input_count() const override { return values_.size(); }
   size_t output_count() const override { return threads().GetOutputCount(); }
@@ -36,13 +39,16 @@ class Call : public Context {
     if (!values_[index]) values_[index] = read(threads().GetInput(index));
     return values_[index];
   }
-  void* make_output(size_t index, const Shape& shape) const override {
+  void* make_output(size_t index, const Shape& shape, Element type) const override {
     OrtValue* value = threads().GetOutput(index, shape.begin(), shape.size());
     require(value != nullptr, "no output may be left out");
+    const bool known = type == ANY || node_.checked.load(std::memory_order_relaxed);
+    require(known || read(value).type == type, "an output has another type in the model");
     return Ort::data_of(value);
   }
 
  private:
+  const Node& node_;
   const std::vector<Value>& constants_;
   mutable std::vector<Value> values_;  // those that have been read
 };
@@ -74,12 +80,14 @@ Operator::Operator(const char* name, Make make, std::vector<Element> inputs, std
   GetVariadicInputMinArity = [](const OrtCustomOp*) { return 1; };
   GetVariadicInputHomogeneity = [](const OrtCustomOp*) { return 0; };
   GetVariadicOutputMinArity = [](const OrtCustomOp*) { return 1; };
-  GetVariadicOutputHomogeneity = [](const OrtCustomOp*) { return 1; };
+  GetVariadicOutputHomogeneity = [](const OrtCustomOp* op) {
+    return static_cast<int>(self(op).outputs_.back() != ANY);
+  };
   GetStartVersion = [](const OrtCustomOp*) { return 1; };
   GetEndVersion = [](const OrtCustomOp*) { return INT_MAX; };
   CreateKernelV2 = [](const OrtCustomOp* op, const OrtApi* api, const OrtKernelInfo* info, void** kernel) {
     return Ort::StatusOf(*api, [&] {
-      auto node = std::make_unique<Node>(Node{*api, self(op).make(Attributes(info)), {}});
+      auto node = std::make_unique<Node>(*api, self(op).make(Attributes(info)));
       const Ort::ConstKernelInfo given(info);
       node->constants.resize(given.GetInputCount());
       for (size_t i = 0; i < node->constants.size(); ++i) node->constants[i] = read(given.GetConstantInput(i));
@@ -91,6 +99,7 @@ Operator::Operator(const char* name, Make make, std::vector<Element> inputs, std
     return Ort::StatusOf(node.api, [&] {
       const Ort::KernelContext context(raw);
       node.kernel->run(Call(node, context));
+      node.checked.store(true, std::memory_order_relaxed);
     });
   };
   KernelDestroy = [](void* kernel) { delete static_cast<Node*>(kernel); };
@@ -119,7 +128,7 @@ const Operators& operators() {
     Operators found;
     for (const auto add : {add_project, add_embed, add_attention, add_cache, add_candidates, add_project_candidates,
                            add_screen_candidates, add_shortlist, add_draw_token, add_advance, add_normalize, add_rotate,
-                           add_elementwise, add_parts, add_chain}) {
+                           add_elementwise, add_parts, add_sequence}) {
       add(found);
     }
     return found;

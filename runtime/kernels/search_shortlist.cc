@@ -162,7 +162,7 @@ struct Shortlist : Kernel {
     const ListSizes sizes(all, longest);
     const int64_t panels = sizes.panels, bytes = sizes.panel_bytes, groups = sizes.groups;
     auto* tokens = context.output<int64_t>(0, {batch, longest});
-    auto* weights = static_cast<char*>(context.make_output(1, {batch, sizes.weights}));
+    auto* weights = static_cast<char*>(context.make_output(1, {batch, sizes.weights}, ANY));
     auto* scales = context.output<float>(2, {batch, sizes.scales});
     auto* biases = context.output<float>(3, {batch, sizes.biases});
     std::fill_n(tokens, times(batch, longest), NO_TOKEN);

@@ -18,7 +18,7 @@ SEED = 7000
 @pytest.mark.parametrize("operator", list(OPERATORS))
 def test_valid_calls_run(operator: str) -> None:
     kernel_library()
-    cases = [case for case in map(valid_case, map(Random, range(400))) if case.operator == operator]
+    cases = [case for case in map(valid_case, map(Random, range(500))) if case.operator == operator]
     assert len(cases) > 9
     assert [(str(case), outcome_of(case)) for case in cases[:15]] == [(str(case), "ran") for case in cases[:15]]
     assert signal.alarm(0) == 0, "an alarm that goes on would end the process of other tests"

@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
+from onnx import helper
 
 from tests.fuzz.cases import STORED, Buffer, Case, Operand, Stored, Tensor
+from tests.runtime.standard_nodes import NODES, drawn, result_types
 
 PRECISIONS = ("float32", "float16", "bfloat16", "bfloat16_pairs", "int8", "int4")
 SCREENED = "screened"
@@ -435,6 +437,29 @@ def _chain(random: Random) -> Drawn:
     return given, outputs, attributes
 
 
+def _sequence(random: Random) -> Drawn:
+    """Those of a chain, or a node of ONNX's own."""
+    if random.random() < 0.3:
+        return _chain(random)
+    kind = random.choice(list(NODES))
+    node, feeds = drawn(kind, np.random.default_rng(random.getrandbits(32)))
+    types = list(result_types(node, feeds).values())
+    own = {f"node0_{one.name}": helper.get_attribute_value(one) for one in node.attribute}
+    return (
+        [Tensor(value) for value in feeds.values()],
+        types,
+        {
+            **own,
+            "given": len(feeds),
+            "kinds": f"onnx.{kind}",
+            "operands": list(range(len(feeds))),
+            "operand_counts": [len(feeds)],
+            "output_counts": [len(types)],
+            "results": [len(feeds) + i for i in range(len(types))],
+        },
+    )
+
+
 def _repeat(random: Random) -> Drawn:
     """An Advance, whose candidates are those of every turn."""
     inputs, outputs, _ = _advance(random)
@@ -467,8 +492,9 @@ def _last(random: Random) -> Drawn:
 
 
 OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
+    "Sequence": _sequence,
     "Chain": _chain,
-    "Repeat": _repeat,
+    **dict.fromkeys(("While", "Repeat"), _repeat),
     "RowAt": _row_at,
     "Last": _last,
     "Normalize": _normalize,

@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import DTypeLike, NDArray
 from onnx import helper
 
+from xformc.compiler.backends.onnx.emitter import VERSIONS
 from xformc.errors import UserError
 from xformc.format.operators import DOMAIN, OPERATORS
 from xformc.runtime.library import VARIABLE, built_path, find_library
@@ -56,7 +57,7 @@ def kernel_session(
 
     initializers = [onnx.numpy_helper.from_array(value, name) for name, value in (constants or {}).items()]
     graph = helper.make_graph(list(nodes), "kernels", values(inputs), values(outputs), initializers)
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, OPERATORS)]
+    opsets = [helper.make_opsetid("", VERSIONS[""]), helper.make_opsetid(DOMAIN, OPERATORS)]
     model = helper.make_model(graph, opset_imports=opsets, ir_version=10)
     options = cast(Any, onnxruntime).SessionOptions()
     options.intra_op_num_threads = threads
@@ -86,6 +87,14 @@ def run_node(
     one = node(operator, names, list(results), **attributes)
     session = kernel_session([one], {name: value.dtype for name, value in feeds.items()}, results, threads=threads)
     return cast(Any, session).run(list(results), feeds)
+
+
+def run_nodes(
+    nodes: Sequence[onnx.NodeProto], feeds: Mapping[str, Array], results: Mapping[str, DTypeLike]
+) -> list[Array]:
+    """The results, of these dtypes, of some nodes for these inputs."""
+    session = kernel_session(nodes, {name: value.dtype for name, value in feeds.items()}, results)
+    return cast(Any, session).run(list(results), dict(feeds))
 
 
 def check_refused(

@@ -9,10 +9,10 @@ import onnx
 from onnx import TensorProto, helper
 
 from xformc.compiler import ops
-from xformc.compiler.backends.onnx.chains import LONGEST_CHAIN, chained, repeated
-from xformc.compiler.backends.onnx.graphs import used
+from xformc.compiler.backends.onnx.graphs import all_graphs, used
 from xformc.compiler.backends.onnx.initializers import Initializers
 from xformc.compiler.backends.onnx.narrowing import narrowed
+from xformc.compiler.backends.onnx.sequences import join
 from xformc.compiler.graph.axes import Axis, DType, Type
 from xformc.compiler.graph.graph import Graph, Value
 from xformc.compiler.graph.rules import Operand, to_onnx
@@ -70,7 +70,6 @@ class Emitter:
             self._count = 0
             self._origin = ""
             self._constants: dict[bytes, str] = {}
-            self.domains: set[str] = set()
             self.initializers: list[onnx.TensorProto] = []
 
     def fresh(self, hint: str) -> str:
@@ -190,9 +189,8 @@ class Emitter:
         condition_out, leaving, collected = body(scope, iteration, entering)
         types = [Type("bool"), *(type for type, _ in carried), *(type for type, _ in collected)]
         results = scope.own([condition_out, *leaving, *(name for _, name in collected)])
-        endless = (iteration, alive, *entering) if not trips and not collected else ()
         graph = helper.make_graph(
-            scope.finished(results, endless),
+            scope.finished(results),
             "body",
             [_info(iteration, Type("int64")), _info(alive, Type("bool"))]
             + [_info(name, type, named=False) for name, (type, _) in zip(entering, carried, strict=True)],
@@ -231,18 +229,10 @@ class Emitter:
             results.append(name if name in made and name not in results else self.op("Identity", name))
         return results
 
-    def finished(self, results: Sequence[str], endless: Sequence[str] = ()) -> list[onnx.NodeProto]:
-        """The nodes of this scope, whose outputs are `results`.
-
-        endless: the inputs, if it is the body of a loop that has no number of turns and collects nothing.
-        """
+    def finished(self, results: Sequence[str]) -> list[onnx.NodeProto]:
+        """The nodes of this scope, whose outputs are `results`."""
         nodes = used(self.nodes, results)
-        if self.typed:
-            return narrowed(nodes, results, self._numbers_of, self.fresh)
-        if not TRAITS[self.target].kernels:
-            return nodes
-        longest = None if self.parent else LONGEST_CHAIN
-        return repeated(nodes, endless, results, self.fresh) or chained(nodes, results, self.fresh, longest)
+        return narrowed(nodes, results, self._numbers_of, self.fresh) if self.typed else nodes
 
     def _numbers_of(self, name: str) -> Floats | None:
         """The numbers of a constant or parameter in float32; None for other values."""
@@ -279,7 +269,6 @@ class Emitter:
         return root._constants[key]
 
     def _write(self, kind: str, inputs: list[str], outputs: list[str], domain: str, attributes: dict[str, Any]) -> None:
-        self._root.domains.add(domain)
         origin = self._root._origin
         name = f"{origin}:{outputs[0]}" if origin else outputs[0]
         self.nodes.append(helper.make_node(kind, inputs, outputs, name=name, domain=domain, **attributes))
@@ -327,8 +316,11 @@ def model(
         [_info(item, type) for item, type in outputs],
         emitter.initializers,
     )
-    domains = [helper.make_opsetid(domain, VERSIONS[domain]) for domain in sorted({"", *emitter.domains})]
-    return helper.make_model(graph, opset_imports=domains, ir_version=10, producer_name="xformc")
+    if TRAITS[emitter.target].kernels:
+        join(graph, emitter.weights.types)
+    domains = {node.domain for _, inner in all_graphs(graph) for node in inner.node} | {""}
+    imports = [helper.make_opsetid(domain, VERSIONS[domain]) for domain in sorted(domains)]
+    return helper.make_model(graph, opset_imports=imports, ir_version=10, producer_name="xformc")
 
 
 def _info(name: str, type: Type, *, named: bool = True) -> onnx.ValueInfoProto:

@@ -1,6 +1,6 @@
 """The graphs of a model: loops and branches are nodes with graphs inside them."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import onnx
 
@@ -25,10 +25,67 @@ def taken_names(graph: onnx.GraphProto) -> set[str]:
     return {name for _, inner in all_graphs(graph) for node in inner.node for name in node.input}
 
 
+def made_names(graph: onnx.GraphProto) -> set[str]:
+    """The names of all inputs of graphs and outputs of nodes, in the graph and in graphs inside it."""
+    made = {name for _, inner in all_graphs(graph) for node in inner.node for name in node.output}
+    return made | {value.name for _, inner in all_graphs(graph) for value in inner.input}
+
+
 def needed_names(node: onnx.NodeProto) -> set[str]:
     """The names that a node needs, by itself or in graphs inside it."""
     names = {name for graph in inner_graphs(node) for name in taken_names(graph) | {one.name for one in graph.output}}
     return {*node.input, *names} - {""}
+
+
+def merge(graph: onnx.GraphProto) -> None:
+    """Leave out nodes of ONNX's own operators that compute what an earlier one in the same graph computes."""
+    results, known = {value.name for value in graph.output}, dict[object, onnx.NodeProto]()
+    nodes, same = list[onnx.NodeProto](), dict[str, str]()
+    for node in graph.node:
+        _rename(node, same)
+        if not node.domain and not inner_graphs(node) and results.isdisjoint(node.output):
+            attributes = sorted(one.SerializeToString() for one in node.attribute)
+            earlier = known.setdefault((node.op_type, *node.input, *attributes), node)
+            if earlier is not node:
+                same |= dict(zip(node.output, earlier.output, strict=True))
+                continue
+        nodes.append(node)
+        for inner in inner_graphs(node):
+            merge(inner)
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
+def is_fixed(node: onnx.NodeProto, fixed: Collection[str]) -> bool:
+    """Whether a node needs nothing but what is fixed, the same in each call, and so makes what is."""
+    return node.domain != DOMAIN and not inner_graphs(node) and all(name in fixed for name in node.input if name)
+
+
+def lift(graph: onnx.GraphProto, constants: Collection[str]) -> None:
+    """Move the nodes that depend on constants alone out of the graphs inside a graph."""
+    fixed, lifted = set(constants), list[onnx.NodeProto]()
+    for depth, inner in all_graphs(graph):
+        kept, results = list[onnx.NodeProto](), {value.name for value in inner.output}
+        for node in inner.node:
+            is_result = depth == 0 or not results.isdisjoint(node.output)
+            lifts = is_fixed(node, fixed)
+            fixed.update(node.output if lifts else ())
+            (lifted if lifts and not is_result else kept).append(node)
+        del inner.node[:]
+        inner.node.extend(kept)
+    rest = list(graph.node)
+    del graph.node[:]
+    graph.node.extend([*(node for node in rest if is_fixed(node, fixed)), *lifted])
+    graph.node.extend(node for node in rest if not is_fixed(node, fixed))
+
+
+def _rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:
+    """Give inputs other names, of the node and of those in graphs inside it."""
+    for place, name in enumerate(node.input):
+        node.input[place] = names.get(name, name)
+    for inner in inner_graphs(node):
+        for one in inner.node:
+            _rename(one, names)
 
 
 def used(nodes: Sequence[onnx.NodeProto], results: Collection[str]) -> list[onnx.NodeProto]:

@@ -14,8 +14,8 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto
 
-from xformc.compiler.backends.onnx.chains import unchain
 from xformc.compiler.backends.onnx.graphs import all_graphs
+from xformc.compiler.backends.onnx.sequences import split
 from xformc.compiler.graph.graph import Parameter
 from xformc.compiler.graph.weight import LayoutName, Weight
 from xformc.compiler.ops.native import DOMAIN
@@ -77,6 +77,11 @@ class Initializers:
     def format_of(self, name: str) -> NumberFormat:
         """The NumberFormat of the parameter when used as a weight."""
         return FORMATS[self.precision_of(name)]
+
+    @property
+    def types(self) -> dict[str, int]:
+        """The types of all stored tensors by name, as ONNX numbers them."""
+        return {name: int(tensor.element) for name, tensor in self._stored.items()}
 
     def numbers(self, name: str) -> Floats | None:
         """The numbers of a parameter that models use in float32; None for another name."""
@@ -218,7 +223,7 @@ def read_tables(path: Path, names: Iterable[str]) -> dict[str, NDArray[np.int32]
 def read_operators(path: Path) -> set[str]:
     """The kinds of nodes of a model, in its graph and in graphs inside it. Raises: as `read_parameters`."""
     graph = onnx.ModelProto.FromString(path.read_bytes()).graph
-    unchain(graph)
+    split(graph)
     return {node.op_type for _, inner in all_graphs(graph) for node in inner.node}
 
 

@@ -1,5 +1,5 @@
-// Chain and Repeat (docs/kernels.md): nodes of the other operators, run one after another without ONNX Runtime between
-// them, once or until they say that it is enough.
+// Sequence and While (docs/kernels.md): nodes of the other operators and of ONNX's own, run one after another without ONNX
+// Runtime between them, once or until they say that it is enough.
 #include <chrono>
 #include <cstring>
 #include <sstream>
@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t MOST_VALUES = 1 << 14;  // of a chain: more are a lie
 constexpr int64_t NONE = -1;              // an input that is left out
 constexpr int64_t KEPT_BYTES = 4 << 20;   // of a memory after a call: allocating more costs little beside filling it
-constexpr size_t KEPT = 32;               // memories
+constexpr size_t KEPT = 64;               // memories
 
 // Where a value of a node is stored: in a result, or in memory of the calling thread, which values share.
 struct Place {
@@ -40,16 +40,6 @@ class Memories {
   }
 };
 
-int64_t size_of(Element type) {
-  switch (type) {
-    case BOOL:
-    case INT8: return 1;
-    case FLOAT16: return 2;
-    case INT64: return 8;
-    default: return 4;
-  }
-}
-
 int64_t bytes_of(Element type, const Shape& shape) { return times(product(shape, 0, shape.size()), size_of(type)); }
 
 struct Link {
@@ -65,10 +55,10 @@ class Numbers {
  public:
   explicit Numbers(std::vector<int64_t> all) : all_(std::move(all)) {}
   int64_t next() {
-    require(place_ < all_.size(), "Chain: a list is too short");
+    require(place_ < all_.size(), "a list is too short");
     return all_[place_++];
   }
-  void finish() const { require(place_ == all_.size(), "Chain: a list is too long"); }
+  void finish() const { require(place_ == all_.size(), "a list is too long"); }
 
  private:
   std::vector<int64_t> all_;
@@ -79,17 +69,17 @@ class Numbers {
 class Links {
  public:
   explicit Links(const Attributes& attributes) : given_(attributes.integer("given")), values_(given_) {
-    require(given_ >= 0 && given_ <= MOST_VALUES, "Chain: `given` is no number of inputs");
+    require(given_ >= 0 && given_ <= MOST_VALUES, "`given` is no number of inputs");
     Numbers inputs(attributes.integers("operands")), input_counts(attributes.integers("operand_counts")),
         output_counts(attributes.integers("output_counts"));
     std::istringstream kinds(attributes.text("kinds"));
     for (std::string kind; kinds >> kind;) {
       Link link{find(kind), nullptr, {}, values_, 0};
       const int64_t taken = input_counts.next(), made = output_counts.next();
-      require(taken >= 0 && made >= 1 && made <= MOST_VALUES - values_, "Chain: a count is too small or too large");
+      require(taken >= 0 && made >= 1 && made <= MOST_VALUES - values_, "a count is too small or too large");
       for (int64_t i = 0; i < taken; ++i) {
         link.inputs.push_back(inputs.next());
-        require(link.inputs.back() >= NONE && link.inputs.back() < values_, "Chain: an input is no earlier value");
+        require(link.inputs.back() >= NONE && link.inputs.back() < values_, "an input is no earlier value");
       }
       link.outputs = static_cast<size_t>(made);
       for (size_t i = 0; i < link.outputs; ++i) types_.push_back(link.op->output_type(i, link.outputs));
@@ -108,30 +98,30 @@ class Links {
   size_t results() const { return results_.size(); }
   int64_t result(size_t index) const { return results_[index]; }  // its number
   int64_t end() const { return values_; }                         // behind the numbers of all values
-  Element type(int64_t number) const { return types_[made(number)]; }
-  const Operator* last() const { return links_.empty() ? nullptr : links_.back().op; }
 
   // The inputs of a call, with room for the values of the nodes.
   std::vector<Value> read(const Context& context) const {
-    require(context.input_count() == static_cast<size_t>(given_), "Chain: the number of inputs does not fit");
-    require(context.output_count() == results(), "Chain: the number of outputs does not fit");
+    require(context.input_count() == static_cast<size_t>(given_), "the number of inputs does not fit");
+    require(context.output_count() == results(), "the number of outputs does not fit");
     std::vector<Value> values(static_cast<size_t>(values_));
     for (int64_t i = 0; i < given_; ++i) values[static_cast<size_t>(i)] = context.input(static_cast<size_t>(i));
     return values;
   }
 
-  // Runs the nodes. `whole` makes the memory of the results; without `check` the types of inputs are known to fit.
-  void run(const Context& whole, std::vector<Value>& values, Memories& memories, bool check = true) const {
+  // Runs the nodes. `whole` makes the memory of the results. The types of a node's inputs are the same in all calls.
+  void run(const Context& whole, std::vector<Value>& values, Memories& memories) {
+    const bool check = !checked_.load(std::memory_order_relaxed);
     for (size_t i = 0; i < links_.size(); ++i) {
       try {
         const Call call(*this, links_[i], whole, values.data(), memories);
         if (check) links_[i].op->check_inputs(call);
         links_[i].kernel->run(call);
       } catch (const Ort::Exception& error) {
-        const std::string place = "node " + std::to_string(i) + " of the chain: ";
+        const std::string place = "node " + std::to_string(i) + " of the sequence: ";
         throw Ort::Exception(place + error.what(), error.GetOrtErrorCode());
       }
     }
+    checked_.store(true, std::memory_order_relaxed);
   }
 
  private:
@@ -146,12 +136,13 @@ class Links {
     const Value& input(size_t index) const override {
       return index < link_.inputs.size() && link_.inputs[index] != NONE ? values_[link_.inputs[index]] : no_value();
     }
-    void* make_output(size_t index, const Shape& shape) const override {
+    void* make_output(size_t index, const Shape& shape, Element given) const override {
       require(index < link_.outputs, "there is no such output");
       const int64_t number = link_.first + static_cast<int64_t>(index);
-      const Element type = links_.type(number);
+      const Element said = links_.types_[links_.made(number)], type = said == ANY ? given : said;
+      require(type != ANY, "the type of an output is not known");
       const Place place = links_.places_[links_.made(number)];
-      void* data = place.is_result ? whole_.make_output(place.index, shape)
+      void* data = place.is_result ? whole_.make_output(place.index, shape, type)
                                    : memories_.at_least(place.index, bytes_of(type, shape));
       values_[number] = {type, shape, data};
       return data;
@@ -168,11 +159,17 @@ class Links {
   // The place of a value among those that nodes make.
   size_t made(int64_t number) const { return static_cast<size_t>(number - given_); }
 
+  static bool composite(const std::string& kind) {
+    return kind == "Sequence" || kind == "While" || kind == "Chain" || kind == "Repeat";
+  }
+
   static const Operator* find(const std::string& kind) {
-    for (const Operator* op : operators()) {
-      if (op->name() == kind && kind != "Chain" && kind != "Repeat") return op;
+    for (const Operators* all : {&operators(), &standard_operators()}) {
+      for (const Operator* op : *all) {
+        if (op->name() == kind && !composite(kind)) return op;
+      }
     }
-    fail("Chain: there is no operator " + kind);
+    fail("there is no operator " + kind);
   }
 
   // Finds where values are stored. Those that live at the same time have memories of their own.
@@ -187,9 +184,9 @@ class Links {
       }
     }
     for (size_t i = 0; i < results.size(); ++i) {
-      require(results[i] >= given_ && results[i] < values_, "Chain: a result is no value of a node");
+      require(results[i] >= given_ && results[i] < values_, "a result is no value of a node");
       Place& place = places_[made(results[i])];
-      require(!place.is_result, "Chain: two results are the same value");
+      require(!place.is_result, "two results are the same value");
       place = {true, i};
     }
     std::vector<size_t> busy;  // by memory: the first node that may have it again
@@ -209,18 +206,15 @@ class Links {
 
   int64_t given_, values_;  // how many values are given, and how many there are
   size_t memories_ = 0;
+  std::atomic<bool> checked_{false};
   std::vector<int64_t> results_;
   std::vector<Link> links_;
   std::vector<Element> types_;  // of the values that nodes make,
   std::vector<Place> places_;   // and where they are
 };
 
-struct Chain : Kernel {
-  explicit Chain(const Attributes& attributes) : links_(attributes) {
-    for (size_t i = 0; i < links_.results(); ++i) {
-      require(links_.type(links_.result(i)) == FLOAT, "Chain: a result is not float32");
-    }
-  }
+struct Sequence : Kernel {
+  explicit Sequence(const Attributes& attributes) : links_(attributes) {}
 
   void run(const Context& context) override {
     std::vector<Value> values = links_.read(context);
@@ -232,7 +226,7 @@ struct Chain : Kernel {
   Links links_;
 };
 
-// One turn of a Repeat, whose results are in memory of the calling thread: two turns after each other have two of them.
+// One turn of a While, whose results are in memory of the calling thread: two turns after each other have two of them.
 class Turn : public Context {
  public:
   Turn(const Context& whole, const Links& links, Memories& memories, size_t turn)
@@ -242,8 +236,8 @@ class Turn : public Context {
   size_t input_count() const override { return 0; }
   size_t output_count() const override { return links_.results(); }
   const Value& input(size_t) const override { return no_value(); }
-  void* make_output(size_t index, const Shape& shape) const override {
-    return memories_.at_least(first_ + index, bytes_of(links_.type(links_.result(index)), shape));
+  void* make_output(size_t index, const Shape& shape, Element type) const override {
+    return memories_.at_least(first_ + index, bytes_of(type, shape));
   }
 
  private:
@@ -252,18 +246,12 @@ class Turn : public Context {
   size_t first_;
 };
 
-// Advance is its last node, whose first result says whether there is another turn.
-struct Repeat : Kernel {
-  explicit Repeat(const Attributes& attributes) : links_(attributes), carried_(attributes.integers("carried")) {
-    require(links_.last() != nullptr && links_.last()->name() == std::string("Advance"),
-            "Repeat: the last node is not Advance");
-    require(carried_.size() + 1 == links_.results(), "Repeat: a result is carried to no place");
-    for (size_t i = 0; i < links_.results(); ++i) {
-      require(links_.result(i) == links_.end() - static_cast<int64_t>(links_.results() - i),
-              "Repeat: the results are not those of Advance in their order");
-    }
+// The first result says whether there is another turn, and the others are what it begins with.
+struct While : Kernel {
+  explicit While(const Attributes& attributes) : links_(attributes), carried_(attributes.integers("carried")) {
+    require(carried_.size() + 1 == links_.results(), "a result is carried to no place");
     for (const int64_t place : carried_) {
-      require(place >= NONE && place < links_.given(), "Repeat: a result is carried to no input");
+      require(place >= NONE && place < links_.given(), "a result is carried to no input");
     }
   }
 
@@ -273,16 +261,19 @@ struct Repeat : Kernel {
     const auto result = [&](size_t i) -> Value& { return values[static_cast<size_t>(links_.result(i))]; };
     const auto end = std::chrono::steady_clock::now() + LONGEST;
     for (size_t turn = 0;; ++turn) {
-      // What is carried has the same types from the second turn on.
-      links_.run(Turn(context, links_, memories, turn), values, memories, turn < 2);
+      links_.run(Turn(context, links_, memories, turn), values, memories);
+      require(result(0).type == BOOL && result(0).count() == 1, "whether there is another turn is no bool");
       if (!*result(0).as<bool>() || std::chrono::steady_clock::now() >= end) break;
       for (size_t i = 0; i < carried_.size(); ++i) {
-        if (carried_[i] != NONE) values[static_cast<size_t>(carried_[i])] = result(i + 1);
+        if (carried_[i] == NONE) continue;
+        Value& next = values[static_cast<size_t>(carried_[i])];
+        require(next.type == result(i + 1).type, "a value changes its type from turn to turn");
+        next = result(i + 1);
       }
     }
     for (size_t i = 0; i < links_.results(); ++i) {
       const Value& value = result(i);
-      std::memcpy(context.make_output(i, value.shape), value.data,
+      std::memcpy(context.make_output(i, value.shape, value.type), value.data,
                   static_cast<size_t>(bytes_of(value.type, value.shape)));
     }
   }
@@ -297,12 +288,14 @@ struct Repeat : Kernel {
 
 }  // namespace
 
-void add_chain(Operators& all) {
-  static const Operator chain("Chain", make_kernel<Chain>, {ANY}, {FLOAT}, SIZE_MAX, true, true);
-  static const Operator repeat("Repeat", make_kernel<Repeat>, {ANY},
+// Engines of the versions 19 to 22 have Chain and Repeat instead, whose results have types that are always the same.
+void add_sequence(Operators& all) {
+  static const Operator sequence("Sequence", make_kernel<Sequence>, {ANY}, {ANY}, SIZE_MAX, true, true);
+  static const Operator loop("While", make_kernel<While>, {ANY}, {ANY}, SIZE_MAX, true, true);
+  static const Operator chain("Chain", make_kernel<Sequence>, {ANY}, {FLOAT}, SIZE_MAX, true, true);
+  static const Operator repeat("Repeat", make_kernel<While>, {ANY},
                                {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, SIZE_MAX, true);
-  all.push_back(&chain);
-  all.push_back(&repeat);
+  for (const Operator* one : {&sequence, &loop, &chain, &repeat}) all.push_back(one);
 }
 
 }  // namespace xformc

@@ -1,4 +1,7 @@
-"""Chain and Repeat: the bits of their nodes, in memory that they share, and errors for what no compiler writes."""
+"""Sequence and While: the bits of their nodes, in memory that they share, and errors for what no compiler writes.
+
+Older engines have Chain and Repeat instead.
+"""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -11,8 +14,8 @@ from numpy.typing import DTypeLike
 
 from tests.runtime.kernel_session import Array, kernel_library, kernel_session, new_cache, node, run_node
 from tests.runtime.small_engines import SmallEngines
-from xformc.compiler.backends.onnx.chains import CHAIN, REPEAT, chained, unchain
 from xformc.compiler.backends.onnx.graphs import all_graphs
+from xformc.compiler.backends.onnx.sequences import SEQUENCE, WHILE, join, split
 from xformc.format.names import MODEL
 
 WIDTH, ROWS = 64, 5
@@ -41,11 +44,18 @@ def project(x: str, weight: str, y: str, residual: str = "", activation: str = "
 
 
 def both(nodes: Sequence[onnx.NodeProto], feeds: dict[str, Array], results: Sequence[str], count: int) -> list[Array]:
-    """The results of the nodes as a chain, which are the bits of the nodes alone."""
+    """The results of the nodes as a Sequence, which are the bits of the nodes alone."""
     types: dict[str, DTypeLike] = {name: value.dtype for name, value in feeds.items()}
-    names = iter(range(9))
-    joined = chained(nodes, results, lambda hint: f"{hint}{next(names)}")
-    assert [one.op_type for one in joined] == ["Chain"]
+    infos = [onnx.ValueInfoProto(name=name) for name in results]
+    inside = onnx.helper.make_graph([*nodes], "inside", [], infos)
+    # In a graph inside a node a Sequence may have any length.
+    around = onnx.helper.make_node(
+        "If", ["x"], [f"{name}_outside" for name in results], then_branch=inside, else_branch=inside
+    )
+    graph = onnx.helper.make_graph([around], "around", [onnx.ValueInfoProto(name="x")], [])
+    join(graph)
+    joined = list(graph.node[0].attribute[0].g.node)
+    assert [one.op_type for one in joined] == [SEQUENCE]
     found = list[list[Array]]()
     for one in (nodes, joined):
         for constants, given in ((weights(count), feeds), ({}, {**feeds, **weights(count)})):
@@ -74,7 +84,7 @@ def test_values_that_are_still_needed_are_not_overwritten(seed: int) -> None:
     both(nodes, {"x": random.standard_normal((ROWS, WIDTH), FLOAT)}, results, 4)
 
 
-def test_a_chain_writes_to_caches() -> None:
+def test_a_sequence_writes_to_caches() -> None:
     """Attention over a cache between two products."""
     random = np.random.default_rng(1)
     caches = {name: new_cache(1, 4, ROWS, WIDTH) for name in ("keys", "values")}
@@ -91,7 +101,7 @@ def test_a_chain_writes_to_caches() -> None:
 
 
 def lists(**changed: Any) -> dict[str, Any]:
-    """The attributes of a chain of two products, the second of which takes the first."""
+    """The attributes of a Sequence of two products, the second of which takes the first."""
     inner = {f"node{i}_{name}": value for i in range(2) for name, value in PLAIN.items()}
     given = {
         "given": 2,
@@ -104,18 +114,19 @@ def lists(**changed: Any) -> dict[str, Any]:
     return {**inner, **given, **changed}
 
 
-def run_chain(x: Array, weight: Array, outputs: int = 1, **attributes: Any) -> list[Array]:
-    return run_node("Chain", [x, weight], [FLOAT] * outputs, **attributes)
+def run_sequence(x: Array, weight: Array, outputs: int = 1, kind: str = SEQUENCE, **attributes: Any) -> list[Array]:
+    return run_node(kind, [x, weight], [FLOAT] * outputs, **attributes)
 
 
 X, WEIGHT = np.ones((2, WIDTH), FLOAT), weights(1)["w0"]
 
 
-def test_the_lists_of_a_chain_say_what_it_computes() -> None:
-    [twice] = run_chain(X, WEIGHT, **lists())
+@pytest.mark.parametrize("kind", [SEQUENCE, "Chain"])
+def test_the_lists_of_a_sequence_say_what_it_computes(kind: str) -> None:
+    [twice] = run_sequence(X, WEIGHT, kind=kind, **lists())
     [once] = run_node("Project", [X, None, None, None, WEIGHT], [FLOAT], **PLAIN)
     assert np.array_equal(twice, run_node("Project", [once, None, None, None, WEIGHT], [FLOAT], **PLAIN)[0])
-    found = run_chain(X, WEIGHT, 2, **lists(results=[3, 2]))
+    found = run_sequence(X, WEIGHT, 2, kind, **lists(results=[3, 2]))
     assert np.array_equal(found[1], once)
 
 
@@ -126,8 +137,8 @@ def test_the_lists_of_a_chain_say_what_it_computes() -> None:
         ({"given": 2**40}, "`given` is no number of inputs"),
         ({"given": 3}, "the number of inputs does not fit"),
         ({"kinds": "Project Unknown"}, "no operator Unknown"),
-        ({"kinds": "Project Chain"}, "no operator Chain"),
-        ({"kinds": "Project Repeat"}, "no operator Repeat"),
+        *(({"kinds": f"Project {kind}"}, f"no operator {kind}") for kind in ("Sequence", "While", "Chain", "Repeat")),
+        ({"kinds": "Project onnx.Unknown"}, "no operator onnx.Unknown"),
         ({"kinds": "Project"}, "a list is too long"),
         ({"kinds": "Project Project Project"}, "a list is too short"),
         ({"operand_counts": [5, -5]}, "a count is too small"),
@@ -138,44 +149,44 @@ def test_the_lists_of_a_chain_say_what_it_computes() -> None:
         ({"output_counts": [1, 2]}, "there must be one output for each part"),
         ({"operands": [0, -1, -1, -1, 1, 3, -1, -1, -1, 1]}, "an input is no earlier value"),
         ({"operands": [0, -1, -1, -1, 1, -2, -1, -1, -1, 1]}, "an input is no earlier value"),
-        ({"operands": [0, -1, -1, -1, 1, -1, -1, -1, -1, 1]}, "node 1 of the chain: Project: input 0 is missing"),
-        ({"operands": [0, -1, -1, -1, 1, 2, -1, -1, -1, -1]}, "node 1 of the chain: a weight is missing"),
+        ({"operands": [0, -1, -1, -1, 1, -1, -1, -1, -1, 1]}, "node 1 of the sequence: Project: input 0 is missing"),
+        ({"operands": [0, -1, -1, -1, 1, 2, -1, -1, -1, -1]}, "node 1 of the sequence: a weight is missing"),
         ({"results": [1]}, "a result is no value of a node"),
         ({"results": [4]}, "a result is no value of a node"),
-        ({"kinds": "Project Narrow", "operands": [0, -1, -1, -1, 1, 2], "operand_counts": [5, 1]}, "is not float32"),
+        ({"kinds": "Project Narrow", "operands": [0, -1, -1, -1, 1, 2], "operand_counts": [5, 1]}, "another type in"),
         ({"kinds": "Project Cache", "operands": [0, -1, -1, -1, 1, 2], "operand_counts": [5, 1]}, "of another type"),
     ],
 )
-def test_a_chain_refuses_lists_that_do_not_fit(changed: dict[str, Any], message: str) -> None:
+def test_a_sequence_refuses_lists_that_do_not_fit(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(Exception, match=message):
-        run_chain(X, WEIGHT, **lists(**changed))
+        run_sequence(X, WEIGHT, **lists(**changed))
 
 
-def test_a_chain_refuses_results_that_are_one_value() -> None:
+def test_a_sequence_refuses_results_that_are_one_value() -> None:
     with pytest.raises(Exception, match="two results are the same value"):
-        run_chain(X, WEIGHT, 2, **lists(results=[3, 3]))
+        run_sequence(X, WEIGHT, 2, **lists(results=[3, 3]))
     with pytest.raises(Exception, match="the number of outputs does not fit"):
-        run_chain(X, WEIGHT, 2, **lists())
+        run_sequence(X, WEIGHT, 2, **lists())
 
 
-def test_a_chain_refuses_values_of_another_type() -> None:
-    """ONNX Runtime, which checks the types of other nodes, does not know those of a chain's inputs."""
-    with pytest.raises(Exception, match="node 0 of the chain: Project: input 0 is missing or of another type"):
-        run_chain(np.ones((2, WIDTH), np.int64), WEIGHT, **lists())
+def test_a_sequence_refuses_values_of_another_type() -> None:
+    """ONNX Runtime, which checks the types of other nodes, does not know those of its inputs."""
+    with pytest.raises(Exception, match="node 0 of the sequence: Project: input 0 is missing or of another type"):
+        run_sequence(np.ones((2, WIDTH), np.int64), WEIGHT, **lists())
     with pytest.raises(Exception, match="the weight's element type does not fit its precision"):
-        run_chain(X, WEIGHT.astype(np.float64), **lists())
+        run_sequence(X, WEIGHT.astype(np.float64), **lists())
 
 
-def test_an_engine_without_its_chains_gives_the_same_bits(small_engines: SmallEngines) -> None:
+def test_an_engine_without_its_sequences_gives_the_same_bits(small_engines: SmallEngines) -> None:
     engine = small_engines("search", "native")
     model = onnx.load(str(engine / MODEL))
     source = np.array([[5, 6, 7, 8, 9], [7, 5, 0, 0, 0]])
-    joined, chains = step_of(model), run(model, source)
-    assert joined == [REPEAT]
-    unchain(model.graph)
+    joined, found = step_of(model), run(model, source)
+    assert joined == [WHILE]
+    split(model.graph)
     assert len(step_of(model)) > 10
-    assert not any(node.op_type in (CHAIN, REPEAT) for _, graph in all_graphs(model.graph) for node in graph.node)
-    assert [one.tobytes() for one in run(model, source)] == [one.tobytes() for one in chains]
+    assert not any(node.op_type in (SEQUENCE, WHILE) for _, graph in all_graphs(model.graph) for node in graph.node)
+    assert [one.tobytes() for one in run(model, source)] == [one.tobytes() for one in found]
 
 
 STATE = [np.bool_, np.int64, np.bool_, np.int64, FLOAT, np.int64, np.int64, FLOAT, np.int64, np.int64]
@@ -195,8 +206,8 @@ def search_of_one(limit: int) -> list[Array]:
 CARRIED = [3, 4, 9, -1, 11, 12, 13, 14, 10]
 
 
-def run_repeat(given: Sequence[Array], **changed: Any) -> list[Array]:
-    """A Repeat of an Advance with these inputs, whose candidates are those of every turn."""
+def run_while(given: Sequence[Array], kind: str = WHILE, **changed: Any) -> list[Array]:
+    """A While of an Advance with these inputs, whose candidates are those of every turn."""
     attributes: dict[str, Any] = {
         "given": len(given),
         "kinds": "Advance",
@@ -206,27 +217,28 @@ def run_repeat(given: Sequence[Array], **changed: Any) -> list[Array]:
         "results": [len(given) + i for i in range(len(STATE))],
         "carried": CARRIED,
     }
-    return run_node("Repeat", list(given), STATE, **{**attributes, **changed})
+    return run_node(kind, list(given), STATE, **{**attributes, **changed})
 
 
-def test_a_repeat_takes_turns_until_it_is_enough() -> None:
+@pytest.mark.parametrize("kind", [WHILE, "Repeat"])
+def test_a_while_takes_turns_until_it_is_enough(kind: str) -> None:
     given = search_of_one(limit=9)
     found, turns = run_node("Advance", given, STATE), 1
     while found[0]:
         given = [found[1 + CARRIED.index(i)] if i in CARRIED else value for i, value in enumerate(given)]
         found, turns = run_node("Advance", given, STATE), turns + 1
     assert turns == 9
-    assert [one.tobytes() for one in run_repeat(search_of_one(limit=9))] == [one.tobytes() for one in found]
+    assert [one.tobytes() for one in run_while(search_of_one(limit=9), kind)] == [one.tobytes() for one in found]
 
 
-def test_a_repeat_ends_although_there_is_no_end() -> None:
-    go_on, position, *_ = run_repeat(search_of_one(limit=2**39))
+def test_a_while_ends_although_there_is_no_end() -> None:
+    go_on, position, *_ = run_while(search_of_one(limit=2**39))
     assert go_on
     assert 0 < position < 2**20
 
 
-def test_a_search_that_takes_several_repeats_is_that_of_its_nodes(small_engines: SmallEngines) -> None:
-    """Its texts do not end before the limit, which takes longer than a Repeat does."""
+def test_a_search_that_takes_several_calls_of_a_while_is_that_of_its_nodes(small_engines: SmallEngines) -> None:
+    """Its texts do not end before the limit, which takes longer than one call."""
     engine = small_engines("search", "native")
     model = onnx.load(str(engine / MODEL))
     feeds = {
@@ -235,32 +247,24 @@ def test_a_search_that_takes_several_repeats_is_that_of_its_nodes(small_engines:
         "min_length": np.array([300]),
     }
     found = run(model, **feeds)
-    unchain(model.graph)
+    split(model.graph)
     assert [one.tobytes() for one in run(model, **feeds)] == [one.tobytes() for one in found]
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (
-            {
-                "kinds": "Advance Last",
-                "operands": [*range(15), 18],
-                "operand_counts": [15, 1],
-                "output_counts": [len(STATE), 1],
-            },
-            "the last node is not Advance",
-        ),
         ({"carried": CARRIED[:-1]}, "a result is carried to no place"),
         ({"carried": [*CARRIED[:-1], 15]}, "a result is carried to no input"),
         ({"carried": [*CARRIED[:-1], -2]}, "a result is carried to no input"),
-        ({"carried": [4, -1, *CARRIED[2:]]}, "of another type"),
-        ({"results": [17, 16, 15, *range(18, 25)]}, "the results are not those of Advance in their order"),
+        ({"carried": [4, -1, *CARRIED[2:]]}, "a value changes its type from turn to turn"),
+        ({"results": [16, 15, *range(17, 25)]}, "whether there is another turn is no bool"),
+        ({"results": [15, 17, 16, *range(18, 25)], "carried": [-1] * 9}, "an output has another type in the model"),
     ],
 )
-def test_a_repeat_refuses_lists_that_do_not_fit(changed: dict[str, Any], message: str) -> None:
+def test_a_while_refuses_lists_that_do_not_fit(changed: dict[str, Any], message: str) -> None:
     with pytest.raises(Exception, match=message):
-        run_repeat(search_of_one(limit=9), **changed)
+        run_while(search_of_one(limit=9), **changed)
 
 
 def test_rows_and_last_numbers() -> None:
