@@ -23,17 +23,12 @@ class Automaton:
 
 def emit_room(onnx: OnnxEmitter, limit: str, begun: str, automaton: Automaton, longest: int | None) -> str:
     """The limit of each sentence [batch] with room for a text that matches, after `begun` tokens, and an end token."""
-
-    def with_room(scope: OnnxEmitter) -> tuple[str, ...]:
-        last = scope.op("Sub", scope.op("Size", automaton.needs), 1)
-        state = scope.op("Max", scope.op("Min", automaton.start, last), 0)
-        needed = scope.op("Add", scope.op("Add", begun, scope.op("Gather", automaton.needs, state, axis=0)), 1)
-        needed = needed if longest is None else scope.op("Min", needed, longest)
-        free = scope.op("Less", automaton.start, 0)
-        return (scope.op("Where", free, limit, scope.op("Max", limit, needed)),)
-
-    (found,) = onnx.choose(automaton.used, with_room, lambda _: (limit,), ("int64",))
-    return found
+    needs = onnx.op("Concat", automaton.needs, [0], axis=0)  # without an automaton there are none
+    state = onnx.op("Max", onnx.op("Min", automaton.start, onnx.op("Size", automaton.needs)), 0)
+    needed = onnx.op("Add", onnx.op("Add", begun, onnx.op("Gather", needs, state, axis=0)), 1)
+    needed = needed if longest is None else onnx.op("Min", needed, longest)
+    free = onnx.op("Less", automaton.start, 0)
+    return onnx.op("Where", free, limit, onnx.op("Max", limit, needed))
 
 
 def only_allowed(onnx: OnnxEmitter, scores: str, texts: str, automaton: Automaton, skipped: str, limit: str) -> str:
