@@ -5,7 +5,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NoReturn, Protocol, cast
@@ -94,9 +93,7 @@ class Session:
             key = file, self.workers
             if key not in self._beside:
                 self._beside[key] = self._open_others[file](self.workers)
-            same = copy(self._beside[key])
-        same._options = self._options
-        return same
+            return self._beside[key]._twin(self._options)
 
     @property
     def metadata(self) -> Mapping[str, str]:
@@ -117,11 +114,15 @@ class Session:
 
     def stoppable(self) -> "Session":
         """Return this session with a `stop` of its own, which ends the calls made through it."""
-        same = copy(self)
-        same._options = onnx_runtime().RunOptions()
+        same = self._twin(onnx_runtime().RunOptions())
         if self.of_text is not None:
-            same.of_text = copy(self.of_text)
-            same.of_text._options = same._options
+            same.of_text = self.of_text._twin(same._options)
+        return same
+
+    def _twin(self, options: Any) -> "Session":
+        """This session, but for the options of its calls."""
+        same = object.__new__(Session)  # copy() takes as long as a small search
+        same.__dict__.update(self.__dict__, _options=options)
         return same
 
     def stop(self) -> None:

@@ -13,8 +13,7 @@
 namespace xformc {
 namespace {
 
-constexpr int64_t LARGEST =
-    int64_t{1} << 40;  // numbers of a tensor: more do not fit into memory, and sizes stay in range
+constexpr int64_t LARGEST = int64_t{1} << 40;  // numbers of a tensor: sums and products of a few stay in range
 
 // For each axis of a tensor, how many numbers one step along it is; 0 repeats a number.
 using Steps = std::array<int64_t, Shape::MOST_AXES>;
@@ -744,13 +743,14 @@ struct NonZero : Kernel {
   void run(const Context& context) override {
     const Value& x = needed(context, 0);
     require(x.type == BOOL && !x.shape.empty(), "NonZero takes bool");
-    const bool* first = x.as<bool>();
-    const int64_t all = x.count(), count = std::count(first, first + all, true);
+    const uint8_t* first = x.as<uint8_t>();  // a model may have other bytes than 0 and 1
+    const int64_t all = x.count();
+    const int64_t count = all - std::count(first, first + all, uint8_t{0});
     const Steps steps = steps_of(x.shape);
     int64_t* to = static_cast<int64_t*>(context.make_output(0, {static_cast<int64_t>(x.shape.size()), count}, INT64));
     for (size_t axis = 0; axis < x.shape.size(); ++axis) {
       for (int64_t i = 0; i < all; ++i) {
-        if (first[i]) *to++ = i / steps[axis] % x.shape[axis];
+        if (first[i] != 0) *to++ = i / steps[axis] % x.shape[axis];
       }
     }
   }

@@ -95,7 +95,8 @@ class Tokenizer:
     def decode(self, name: str, ids: Sequence[int]) -> str:
         """Return the text of ids without special tokens; an unknown token leaves no double space."""
         vocabulary, special = self.vocabularies[name], self.vocabularies[name].special
-        text = vocabulary.decode([one for one in ids if one not in special.ids])
+        hidden = frozenset(special.ids)
+        text = vocabulary.decode([one for one in ids if one not in hidden])
         return " ".join(text.split()) if special.unknown in ids else text
 
 

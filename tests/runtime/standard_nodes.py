@@ -13,7 +13,7 @@ from tests.runtime.kernel_session import Array
 from xformc.compiler.backends.onnx.emitter import VERSIONS
 
 FLOAT, INT = np.float32, np.int64
-Drawn = tuple[list[Array | None], dict[str, Any]]
+Drawn = tuple[Sequence[Array | None], dict[str, Any]]
 """The inputs and the attributes of a node."""
 
 
@@ -47,6 +47,12 @@ def divided(random: Generator) -> Drawn:
     inputs, _ = pair(FLOAT, INT)(random)
     assert inputs[1] is not None
     return [inputs[0], np.where(inputs[1] == 0, 1, inputs[1]).astype(inputs[1].dtype)], {}
+
+
+def divided_integers(random: Generator) -> Drawn:
+    inputs, _ = pair(INT)(random)
+    assert inputs[1] is not None
+    return [inputs[0], np.where(inputs[1] == 0, 1, inputs[1])], {}
 
 
 def single(*kinds: DTypeLike) -> Callable[[Generator], Drawn]:
@@ -179,7 +185,7 @@ NODES: dict[str, Callable[[Generator], Drawn]] = {
     **dict.fromkeys(("Max", "Min"), pair(FLOAT, INT)),
     "Equal": pair(FLOAT, INT, np.bool_),
     "Div": divided,
-    "Mod": lambda random: next(one for one in iter(lambda: divided(random), None) if one[0][0].dtype == INT),
+    "Mod": divided_integers,
     **dict.fromkeys(("And", "Or"), pair(np.bool_)),
     "Not": single(np.bool_),
     **dict.fromkeys(("Floor", "Sin", "Cos"), single(FLOAT)),

@@ -59,7 +59,7 @@ def test_waves_are_exact_and_the_same_at_every_place(kind: str, exact: Any) -> N
 
 def run_sequence(kinds: str, inputs: Sequence[Array], results: Sequence[DTypeLike], **attributes: Any) -> list[Array]:
     """A Sequence of one node, which takes these inputs."""
-    given = {
+    given: dict[str, Any] = {
         "given": len(inputs),
         "kinds": kinds,
         "operands": list(range(len(inputs))),

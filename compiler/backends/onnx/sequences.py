@@ -108,7 +108,7 @@ class _Joining:
         graph.node.extend(joined)
         named = {value.name for value in (*graph.value_info, *graph.output)}
         typed = [name for node in joined if node.op_type in (SEQUENCE, WHILE) for name in node.output]
-        infos = [helper.make_tensor_value_info(name, known[name], None) for name in typed if name not in named]
+        infos = [helper.make_tensor_value_info(name, known[name] or 0, None) for name in typed if name not in named]
         graph.value_info.extend(infos)
 
     def _loop(self, graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto] | None:

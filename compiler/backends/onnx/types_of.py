@@ -1,9 +1,9 @@
 """The element types of the values of a model, node by node; None for what is not known here."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import onnx
-from onnx import TensorProto, helper
+from onnx import TensorProto
 
 from xformc.compiler.backends.onnx.graphs import inner_graphs
 from xformc.format.operators import DOMAIN
@@ -60,18 +60,15 @@ def types_of(node: onnx.NodeProto, known: Mapping[str, int | None]) -> Sequence[
     if inner:
         results = inner[0].output[1:] if node.op_type == "Loop" else inner[0].output
         return [value.type.tensor_type.elem_type or None for value in results]
-    return [_RULES[node.op_type](node, first)] * count if node.op_type in _RULES else _others(node, known)
+    return [first, INT64] if node.op_type == "TopK" else [_standard(node, first, known)] * count
 
 
-_RULES: Mapping[str, Callable[[onnx.NodeProto, int | None], int | None]] = {
-    **dict.fromkeys(_FLAGS, lambda *_: BOOL),
-    **dict.fromkeys(_INTEGERS, lambda *_: INT64),
-    **dict.fromkeys(_SAME, lambda _, first: first),
-    "Cast": lambda node, _: next(helper.get_attribute_value(one) for one in node.attribute if one.name == "to"),
-}
-
-
-def _others(node: onnx.NodeProto, known: Mapping[str, int | None]) -> Sequence[int | None]:
+def _standard(node: onnx.NodeProto, first: int | None, known: Mapping[str, int | None]) -> int | None:
+    """The type of the result of an operator of ONNX, whose first input has this type."""
+    if node.op_type in _FLAGS | _INTEGERS:
+        return BOOL if node.op_type in _FLAGS else INT64
     if node.op_type == "Where":
-        return [known.get(node.input[1])]
-    return [known.get(node.input[0]), INT64] if node.op_type == "TopK" else [None] * len(node.output)
+        return known.get(node.input[1])
+    if node.op_type == "Cast":
+        return next(one.i for one in node.attribute if one.name == "to")
+    return first if node.op_type in _SAME else None
