@@ -1,12 +1,12 @@
 """How long single sentences take, from text to text: a trained engine beside CTranslate2.
 
-    python -m benchmarks.latency ENGINE RUN test.en [--lines 300] [--threads 1 2] [--rounds 3]
+    python -m benchmarks.latency ENGINE RUN test.en [--beside ENGINE] [--lines 300] [--threads 1 2] [--rounds 3]
 
 The systems take turns line by line, each with one line at a time, on each number of threads; CTranslate2 with the same
 weights and precision (float32 beside bfloat16, which it lacks on a CPU), in its default setting and with
 CT2_FORCE_CPU_ISA=AVX512, and if ENGINE has a shortlist also with the same lists as its vocabulary map. The time of a
 line is the median of its rounds. The lines are spread evenly over the file. Of each system the setting with the lowest
-median counts.
+median counts. Another engine, such as one of the same run that an earlier xformc built, is measured beside it.
 """
 
 import argparse
@@ -38,6 +38,7 @@ def main() -> None:
     parser.add_argument("engine", type=Path)
     parser.add_argument("run", type=Path)
     parser.add_argument("source", type=Path)
+    parser.add_argument("--beside", type=Path)
     parser.add_argument("--lines", type=int, default=300)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
@@ -76,6 +77,10 @@ def measure(given: argparse.Namespace, lines: list[str], folder: Path) -> dict[s
     systems = {
         f"xformc, {threads} threads": partial(ours, one, workers=1, longest=None) for threads, one in engines.items()
     }
+    if given.beside is not None:
+        for threads in given.threads:
+            other = load(given.beside, threads=threads)
+            systems[f"beside it, {threads} threads"] = partial(ours, other, workers=1, longest=None)
     systems |= {
         f"ctranslate2{LISTED * listed}, {threads} threads, {name}": partial(
             peers[threads].translate, Setting(name, 1, BATCH_TOKENS, listed)

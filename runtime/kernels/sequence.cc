@@ -9,7 +9,7 @@
 namespace xformc {
 namespace {
 
-constexpr int64_t MOST_VALUES = 1 << 14;  // of a chain: more are a lie
+constexpr int64_t MOST_VALUES = 1 << 14;  // of a sequence: more are a lie
 constexpr int64_t NONE = -1;              // an input that is left out
 constexpr int64_t KEPT_BYTES = 4 << 20;   // of a memory after a call: allocating more costs little beside filling it
 constexpr size_t KEPT = 64;               // memories
@@ -65,7 +65,7 @@ class Numbers {
   size_t place_ = 0;
 };
 
-// The nodes of a chain, and where their values are stored. The values have numbers: first those that are given.
+// The nodes of a sequence, and where their values are stored. The values have numbers: first those that are given.
 class Links {
  public:
   explicit Links(const Attributes& attributes) : given_(attributes.integer("given")), values_(given_) {
@@ -97,7 +97,6 @@ class Links {
   size_t memories() const { return memories_; }  // those that values share
   size_t results() const { return results_.size(); }
   int64_t result(size_t index) const { return results_[index]; }  // its number
-  int64_t end() const { return values_; }                         // behind the numbers of all values
 
   // The inputs of a call, with room for the values of the nodes.
   std::vector<Value> read(const Context& context) const {
@@ -113,9 +112,13 @@ class Links {
     const bool check = !checked_.load(std::memory_order_relaxed);
     for (size_t i = 0; i < links_.size(); ++i) {
       try {
-        const Call call(*this, links_[i], whole, values.data(), memories);
-        if (check) links_[i].op->check_inputs(call);
-        links_[i].kernel->run(call);
+        const Link& link = links_[i];
+        const Call call(*this, link, whole, values.data(), memories);
+        if (check) link.op->check_inputs(call);
+        Value* const made = values.data() + link.first;
+        for (size_t j = 0; j < link.outputs; ++j) made[j].type = ANY;
+        link.kernel->run(call);
+        for (size_t j = 0; j < link.outputs; ++j) require(made[j], "an output was not made");
       } catch (const Ort::Exception& error) {
         const std::string place = "node " + std::to_string(i) + " of the sequence: ";
         throw Ort::Exception(place + error.what(), error.GetOrtErrorCode());
@@ -263,7 +266,7 @@ struct While : Kernel {
     for (size_t turn = 0;; ++turn) {
       links_.run(Turn(context, links_, memories, turn), values, memories);
       require(result(0).type == BOOL && result(0).count() == 1, "whether there is another turn is no bool");
-      if (!*result(0).as<bool>() || std::chrono::steady_clock::now() >= end) break;
+      if (*result(0).as<uint8_t>() == 0 || std::chrono::steady_clock::now() >= end) break;
       for (size_t i = 0; i < carried_.size(); ++i) {
         if (carried_[i] == NONE) continue;
         Value& next = values[static_cast<size_t>(carried_[i])];

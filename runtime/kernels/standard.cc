@@ -1,5 +1,5 @@
 // Operators of ONNX itself, as nodes of a Sequence or a While (docs/kernels.md): those around a search, whose tensors are
-// small. They compute what ONNX Runtime's do, to the bit.
+// small. They compute what ONNX Runtime's do, to the bit, but for sines and cosines.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -42,7 +42,7 @@ Steps steps_as(const Shape& from, const Shape& shape) {
 }
 
 int64_t count_of(const Shape& shape) {
-  for (const int64_t size : shape) require(size >= 0, "a size is negative");
+  for (const int64_t size : shape) require(size >= 0 && size <= LARGEST, "a size is negative or too large");
   const int64_t count = product(shape, 0, shape.size());
   require(count <= LARGEST, "the sizes are too large");
   return count;
@@ -206,13 +206,13 @@ struct Rest {
 struct Larger {
   template <typename T>
   T operator()(T a, T b) const {
-    return a < b ? b : a;
+    return a < b || b != b ? b : a;
   }
 };
 struct Smaller {
   template <typename T>
   T operator()(T a, T b) const {
-    return b < a ? b : a;
+    return b < a || b != b ? b : a;
   }
 };
 
@@ -242,7 +242,7 @@ struct Comparison : Kernel {
     switch (common_type(context)) {
       case FLOAT: return combine<float, bool>(context, F());
       case INT64: return combine<int64_t, bool>(context, F());
-      case BOOL: return combine<bool, bool>(context, F());
+      case BOOL: return combine<uint8_t, bool>(context, F());
       default: fail("the inputs have a type that is not known here");
     }
   }
@@ -253,7 +253,7 @@ struct Logic : Kernel {
   explicit Logic(const Attributes&) {}
   void run(const Context& context) override {
     require(common_type(context) == BOOL, "the inputs are not bool");
-    combine<bool, bool>(context, F());
+    combine<uint8_t, bool>(context, F());
   }
 };
 
@@ -268,7 +268,7 @@ struct Not : Kernel {
   explicit Not(const Attributes&) {}
   void run(const Context& context) override {
     require(needed(context, 0).type == BOOL, "the input is not bool");
-    map<bool, bool>(context, [](bool one) { return !one; });
+    map<uint8_t, bool>(context, [](uint8_t one) { return one == 0; });
   }
 };
 
@@ -314,7 +314,7 @@ struct Clip : Kernel {
   template <typename T>
   void of(const Context& context) {
     const T least = single<T>(context, 1), most = single<T>(context, 2);
-    map<T, T>(context, [=](T one) { return Smaller()(most, Larger()(least, one)); });
+    map<T, T>(context, [=](T one) { return one < least ? least : one > most ? most : one; });
   }
 };
 
@@ -352,7 +352,7 @@ struct Cast : Kernel {
       case FLOAT: return of<float>(context);
       case INT64: return of<int64_t>(context);
       case INT32: return of<int32_t>(context);
-      case BOOL: return of<bool>(context);
+      case BOOL: return of<uint8_t>(context);
       default: fail("the input has a type that is not known here");
     }
   }
@@ -396,10 +396,10 @@ struct Where : Kernel {
     by_size(a.type, [&](auto sized) {
       using T = decltype(sized);
       walk<4>(shape, steps, [&](const auto& places, int64_t count, const auto& along) {
-        const bool* is = condition.as<bool>() + places[0];
+        const uint8_t* is = condition.as<uint8_t>() + places[0];
         const T *x = a.as<T>() + places[1], *y = b.as<T>() + places[2];
         T* to = static_cast<T*>(result) + places[3];
-        for (int64_t i = 0; i < count; ++i) to[i] = is[i * along[0]] ? x[i * along[1]] : y[i * along[2]];
+        for (int64_t i = 0; i < count; ++i) to[i] = is[i * along[0]] != 0 ? x[i * along[1]] : y[i * along[2]];
       });
     });
   }
@@ -573,6 +573,7 @@ struct Concat : Kernel {
     shape.data()[axis] = total;
     count_of(shape);
     char* result = static_cast<char*>(context.make_output(0, shape, first->type));
+    if (count_of(shape) == 0) return;
     const int64_t outer = product(shape, 0, axis);
     const int64_t inner = product(shape, axis + 1, shape.size()) * size_of(first->type);
     for (size_t i = 0; i < context.input_count(); ++i) {
@@ -603,7 +604,7 @@ struct Slice : Kernel {
     Shape shape = x.shape;
     const Steps steps = steps_of(x.shape);
     std::array<bool, Shape::MOST_AXES> is_cut{};
-    int64_t place = 0;
+    Steps starting{};
     for (size_t i = 0; i < axes.size(); ++i) {
       const size_t axis = axis_of(axes[i], x.shape.size());
       require(!is_cut[axis], "an axis is cut twice");
@@ -612,9 +613,12 @@ struct Slice : Kernel {
       const auto bound = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + size : at, 0, size); };
       const int64_t start = bound(starts[i]);
       shape.data()[axis] = std::max<int64_t>(0, bound(ends[i]) - start);
-      place += start * steps[axis];
+      starting[axis] = start;
     }
     void* result = context.make_output(0, shape, x.type);
+    if (count_of(shape) == 0) return;
+    int64_t place = 0;
+    for (size_t axis = 0; axis < shape.size(); ++axis) place += starting[axis] * steps[axis];
     const char* from = static_cast<const char*>(x.data) + place * size_of(x.type);
     move(x.type, shape, from, steps, result, steps_of(shape));
   }
@@ -630,6 +634,7 @@ struct Pad : Kernel {
     require(!context.input(3) && pads.size() == 2 * axes, "Pad takes two numbers for each axis");
     require(!given || (given.type == x.type && given.count() == 1), "Pad takes one number of the type of x");
     Shape shape = x.shape, kept = x.shape;
+    count_of(shape);
     for (size_t axis = 0; axis < axes; ++axis) {
       const int64_t before = pads[axis], after = pads[axes + axis];
       require(std::max(before, after) <= LARGEST && std::min(before, after) >= -x.shape[axis], "Pad goes too far");
@@ -665,9 +670,10 @@ struct Gather : Kernel {
     shape.append(x.shape.begin() + axis + 1, x.shape.end());
     count_of(shape);
     const int64_t outer = product(x.shape, 0, axis), size = x.shape[axis], count = indices.count();
-    const int64_t bytes = product(x.shape, axis + 1, x.shape.size()) * size_of(x.type);
+    const int64_t bytes = times(product(x.shape, axis + 1, x.shape.size()), size_of(x.type));
     for (int64_t i = 0; i < count; ++i) place_of(indices.as<int64_t>()[i], size);
     char* result = static_cast<char*>(context.make_output(0, shape, x.type));
+    if (count_of(shape) == 0) return;
     const char* from = static_cast<const char*>(x.data);
     for (int64_t row = 0; row < outer; ++row) {
       for (int64_t i = 0; i < count; ++i, result += bytes) {
@@ -722,8 +728,9 @@ struct ScatterND : Kernel {
     shape.append(x.shape.begin() + depth, x.shape.end());
     require(updates.shape == shape, "the updates do not fit");
     const Steps steps = steps_of(x.shape);
-    const int64_t size = product(x.shape, depth, x.shape.size()), bytes = size * size_of(x.type);
+    const int64_t bytes = times(product(x.shape, depth, x.shape.size()), size_of(x.type));
     char* result = static_cast<char*>(context.make_output(0, x.shape, x.type));
+    if (count_of(x.shape) == 0) return;
     std::copy_n(static_cast<const char*>(x.data), x.count() * size_of(x.type), result);
     for (int64_t row = 0; row < rows; ++row) {
       int64_t place = 0;
@@ -758,11 +765,13 @@ struct NonZero : Kernel {
 
 // -- Many to one -----------------------------------------------------------------------------------------------------
 
-template <typename F, bool sums>
+// Of no numbers, the sum is 0, the largest the least integer, and the least the largest.
+template <typename F>
 struct Reduce : Kernel {
   explicit Reduce(const Attributes& attributes) : keeps(attributes.integer_or("keepdims", 1) != 0) {}
   void run(const Context& context) override {
     const Value& x = needed(context, 0);
+    require(x.type == INT64, "the input is not int64");
     const Integers axes = context.input(1) ? Integers(context, 1) : Integers();
     const auto named = listed(axes, x.shape.size());
     Shape shape, kept;
@@ -771,38 +780,24 @@ struct Reduce : Kernel {
       kept.push_back(gone ? 1 : x.shape[axis]);
       if (!gone || keeps) shape.push_back(gone ? 1 : x.shape[axis]);
     }
-    if (x.type == INT64) return reduce<int64_t>(context, x, shape, kept);
-    if constexpr (!sums) {
-      if (x.type == FLOAT) return reduce<float>(context, x, shape, kept);
-    }
-    fail("the input has a type that is not known here");
-  }
-
- private:
-  template <typename T>
-  void reduce(const Context& context, const Value& x, const Shape& shape, const Shape& kept) {
-    const int64_t count = count_of(shape);
-    require(sums || count == 0 || x.count() > 0, "there is no number to choose");
-    T* result = static_cast<T*>(context.make_output(0, shape, x.type));
-    std::fill_n(result, count, T{});
-    if constexpr (!sums) {  // begins with the first number of each
-      walk<2>(kept, {steps_of(x.shape), steps_of(kept)}, [&](const auto& places, int64_t size, const auto& along) {
-        for (int64_t i = 0; i < size; ++i) result[places[1] + i * along[1]] = x.as<T>()[places[0] + i * along[0]];
-      });
-    }
+    int64_t* result = static_cast<int64_t*>(context.make_output(0, shape, INT64));
+    using Bounds = std::numeric_limits<int64_t>;
+    const int64_t none = std::is_same_v<F, Sum> ? 0 : std::is_same_v<F, Larger> ? Bounds::min() : Bounds::max();
+    std::fill_n(result, count_of(shape), none);
     walk<2>(x.shape, {steps_of(x.shape), steps_as(kept, x.shape)},
             [&](const auto& places, int64_t size, const auto& along) {
               for (int64_t i = 0; i < size; ++i) {
-                T& one = result[places[1] + i * along[1]];
-                one = F()(one, x.as<T>()[places[0] + i * along[0]]);
+                int64_t& one = result[places[1] + i * along[1]];
+                one = F()(one, x.as<int64_t>()[places[0] + i * along[0]]);
               }
             });
   }
 
+ private:
   bool keeps;
 };
 
-// Of equal numbers the first ones are chosen.
+// Of equal numbers the first ones are chosen; what is no number comes before all.
 struct TopK : Kernel {
   explicit TopK(const Attributes& attributes) : along(attributes.integer_or("axis", -1)) {}
   void run(const Context& context) override {
@@ -817,13 +812,16 @@ struct TopK : Kernel {
     shape.back() = count;
     float* values = static_cast<float*>(context.make_output(0, shape, FLOAT));
     int64_t* order = static_cast<int64_t*>(context.make_output(1, shape, INT64));
+    if (count_of(shape) == 0) return;
     std::vector<int64_t> all(static_cast<size_t>(size));
-    const int64_t rows = size == 0 ? 0 : x.count() / size;
-    for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t row = 0, rows = x.count() / size; row < rows; ++row) {
       const float* from = x.as<float>() + row * size;
       std::iota(all.begin(), all.end(), int64_t{0});
-      std::partial_sort(all.begin(), all.begin() + count, all.end(),
-                        [&](int64_t a, int64_t b) { return from[a] > from[b] || (from[a] == from[b] && a < b); });
+      std::partial_sort(all.begin(), all.begin() + count, all.end(), [from](int64_t a, int64_t b) {
+        const bool first = std::isnan(from[a]), second = std::isnan(from[b]);
+        if (first != second) return first;
+        return from[a] > from[b] || (!(from[b] > from[a]) && a < b);
+      });
       for (int64_t i = 0; i < count; ++i, ++values, ++order) {
         *order = all[static_cast<size_t>(i)];
         *values = from[*order];
@@ -841,8 +839,8 @@ const Operators& standard_operators() {
   static const Operators all = [] {
     static std::deque<Operator> own;
     Operators found;
-    const auto add = [&found](const char* name, Operator::Make make) {
-      found.push_back(&own.emplace_back(name, make, std::vector{ANY}, std::vector{ANY}, SIZE_MAX, true, true));
+    const auto add = [&found](const char* name, Operator::Make make, size_t outputs = 1) {
+      found.push_back(&own.emplace_back(name, make, std::vector{ANY}, std::vector(outputs, ANY), SIZE_MAX, true));
     };
     add("onnx.Add", make_kernel<Arithmetic<Sum>>);
     add("onnx.Sub", make_kernel<Arithmetic<Difference>>);
@@ -883,10 +881,10 @@ const Operators& standard_operators() {
     add("onnx.GatherElements", make_kernel<GatherElements>);
     add("onnx.ScatterND", make_kernel<ScatterND>);
     add("onnx.NonZero", make_kernel<NonZero>);
-    add("onnx.ReduceSum", make_kernel<Reduce<Sum, true>>);
-    add("onnx.ReduceMax", make_kernel<Reduce<Larger, false>>);
-    add("onnx.ReduceMin", make_kernel<Reduce<Smaller, false>>);
-    add("onnx.TopK", make_kernel<TopK>);
+    add("onnx.ReduceSum", make_kernel<Reduce<Sum>>);
+    add("onnx.ReduceMax", make_kernel<Reduce<Larger>>);
+    add("onnx.ReduceMin", make_kernel<Reduce<Smaller>>);
+    add("onnx.TopK", make_kernel<TopK>, 2);
     return found;
   }();
   return all;

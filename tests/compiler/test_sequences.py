@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from onnx import TensorProto, helper
 
-from xformc.compiler.backends.onnx.graphs import merge, needed_names, used
+from xformc.compiler.backends.onnx.graphs import lift, merge, needed_names, used
 from xformc.compiler.backends.onnx.sequences import SEQUENCE, WHILE, join, split
 from xformc.format.operators import DOMAIN
 
@@ -201,6 +201,23 @@ def test_other_bodies_are_no_while() -> None:
     assert is_left(search(), results=["go_on", "after", "tokens"]), "its results are values of its nodes"
 
 
+def test_a_branch_keeps_its_results_and_what_needs_them() -> None:
+    """Nodes of constants alone move out of it, but not its results."""
+    branch = [
+        helper.make_node("Add", ["c", "c"], ["result"]),
+        helper.make_node("Mul", ["result", "c"], ["of_result"]),
+        helper.make_node("Mul", ["c", "c"], ["moved"]),
+        helper.make_node("Add", ["of_result", "moved"], ["other"]),
+    ]
+    inner = helper.make_graph(branch, "branch", [], infos(["result", "other"]))
+    node = helper.make_node("If", ["flag"], ["a", "b"], then_branch=inner, else_branch=inner)
+    graph = helper.make_graph([node], "graph", infos(["flag"], BOOL), infos(["a", "b"]))
+    lift(graph, {"c"})
+    assert [list(one.output) for one in graph.node][:-1] == [["moved"], ["moved"]]
+    for attribute in graph.node[-1].attribute:
+        assert [list(one.output) for one in attribute.g.node] == [["result"], ["of_result"], ["other"]]
+
+
 def test_nodes_that_compute_the_same_are_one() -> None:
     inner = helper.make_graph([helper.make_node("Neg", ["b"], ["n"])], "inner", [], infos(["n"]))
     graph = helper.make_graph(
@@ -220,7 +237,7 @@ def test_nodes_that_compute_the_same_are_one() -> None:
         infos(["x"]),
         infos(["d", "e", "f", "g", "h", "i", "j"]),
     )
-    merge(graph)
+    merge(graph, {"Neg", "Abs", "Cast"})
     assert [list(node.output) for node in graph.node] == [["a"], ["c"], ["d"], ["e"], ["f"], ["g"], ["h"], ["i"], ["j"]]
     assert list(graph.node[1].input) == list(graph.node[6].input) == ["a"]
     assert list(graph.node[7].attribute[0].g.node[0].input) == ["a"], "in graphs inside a node, too"

@@ -209,7 +209,7 @@ NODES: dict[str, Callable[[Generator], Drawn]] = {
     "GatherElements": gather_elements,
     "ScatterND": scatter,
     "ReduceSum": reduce(INT, empty=True),
-    **dict.fromkeys(("ReduceMax", "ReduceMin"), reduce(FLOAT, INT)),
+    **dict.fromkeys(("ReduceMax", "ReduceMin"), reduce(INT, empty=True)),
     "TopK": top,
 }
 """What draws a node of each operator that a Sequence may have."""

@@ -34,7 +34,7 @@ def test_every_operator_is_drawn() -> None:
     assert NODES.keys() == STANDARD.keys()
 
 
-@pytest.mark.parametrize("kind", NODES.keys() - {"Sin", "Cos"})
+@pytest.mark.parametrize("kind", [kind for kind in NODES if kind not in {"Sin", "Cos"}])
 def test_an_operator_computes_the_bits_of_onnx_runtime(kind: str) -> None:
     for seed in range(40):
         one, feeds = drawn(kind, np.random.default_rng(seed))
@@ -70,6 +70,46 @@ def run_sequence(kinds: str, inputs: Sequence[Array], results: Sequence[DTypeLik
     return run_node("Sequence", list(inputs), results, **{**given, **attributes})
 
 
+@pytest.mark.parametrize(
+    ("kind", "inputs"),
+    [
+        ("Max", [np.array([1, np.nan], FLOAT), np.array([np.nan, 1], FLOAT)]),
+        ("Min", [np.array([1, np.nan], FLOAT), np.array([np.nan, 1], FLOAT)]),
+        ("Clip", [np.array([1, np.nan, 5], FLOAT), np.array(-1, FLOAT), np.array(2, FLOAT)]),
+        ("TopK", [np.array([3, np.nan, 5, 1, np.nan, 4, 2, 9], FLOAT), np.array([4])]),
+    ],
+)
+def test_what_is_no_number_stays_none(kind: str, inputs: list[Array]) -> None:
+    """A NaN that vanishes would hide a model that is broken."""
+    outputs = [FLOAT, INT] if kind == "TopK" else [FLOAT]
+    attributes = {"axis": -1} if kind == "TopK" else {}
+    names = [f"x{i}" for i in range(len(inputs))]
+    one = helper.make_node(kind, names, [f"y{i}" for i in range(len(outputs))], **attributes)
+    feeds = dict(zip(names, inputs, strict=True))
+    expected = run_nodes([one], feeds, {f"y{i}": kind for i, kind in enumerate(outputs)})
+    own = {f"node0_{name}": value for name, value in attributes.items()}
+    found = run_sequence(f"onnx.{kind}", inputs, outputs, **own)
+    for value, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(value, wanted)
+
+
+def test_tensors_without_numbers_take_no_time() -> None:
+    """Their other sizes may be as large as they like."""
+    wide = np.zeros((2**20, 2**20, 0), INT)
+    for kind, inputs, given in (
+        ("Gather", [wide, np.array([0])], {"node0_axis": 1}),
+        ("Concat", [wide, wide], {"node0_axis": 1}),
+        ("Expand", [np.zeros((1, 0), INT), np.array([2**40, 0])], {}),
+    ):
+        [found] = run_sequence(f"onnx.{kind}", inputs, [INT], **given)
+        assert found.size == 0
+
+
+def test_outputs_are_as_many_as_are_made() -> None:
+    with pytest.raises(Exception, match="the number of outputs does not fit"):
+        run_sequence("onnx.Add", [TWO, TWO], [INT, INT])
+
+
 ONE, TWO = np.array(1), np.array([1, 2])
 REFUSED: dict[str, tuple[str, list[Array], dict[str, Any], str]] = {
     "a division by 0": ("Div", [TWO, np.array(0)], {}, "a division by 0"),
@@ -100,8 +140,7 @@ REFUSED: dict[str, tuple[str, list[Array], dict[str, Any], str]] = {
     "a cut": ("Pad", [TWO, np.array([-3, 0])], {}, "Pad goes too far"),
     "two cuts": ("Pad", [TWO, np.array([-2, -2])], {}, "Pad leaves out more"),
     "a large pad": ("Pad", [TWO, np.array([0, 2**50])], {}, "Pad goes too far"),
-    "no number": ("ReduceMax", [np.zeros((2, 0), INT), np.array([1])], {}, "there is no number to choose"),
-    "a sum of floats": ("ReduceSum", [np.ones(2, FLOAT)], {}, "a type that is not known here"),
+    "a sum of floats": ("ReduceSum", [np.ones(2, FLOAT)], {}, "not int64"),
     "an axis cut twice": ("Slice", [TWO, TWO, TWO, np.array([0, 0])], {}, "an axis is cut twice"),
 }
 

@@ -37,21 +37,24 @@ def needed_names(node: onnx.NodeProto) -> set[str]:
     return {*node.input, *names} - {""}
 
 
-def merge(graph: onnx.GraphProto) -> None:
-    """Leave out nodes of ONNX's own operators that compute what an earlier one in the same graph computes."""
+def merge(graph: onnx.GraphProto, operators: Collection[str]) -> None:
+    """Leave out nodes of these operators of ONNX that compute what an earlier one in the same graph computes.
+
+    None of them reads a cache, which kernels write to.
+    """
     results, known = {value.name for value in graph.output}, dict[object, onnx.NodeProto]()
     nodes, same = list[onnx.NodeProto](), dict[str, str]()
     for node in graph.node:
         _rename(node, same)
-        if not node.domain and not inner_graphs(node) and results.isdisjoint(node.output):
+        if not node.domain and node.op_type in operators and results.isdisjoint(node.output):
             attributes = sorted(one.SerializeToString() for one in node.attribute)
-            earlier = known.setdefault((node.op_type, *node.input, *attributes), node)
+            earlier = known.setdefault((node.op_type, len(node.output), *node.input, *attributes), node)
             if earlier is not node:
                 same |= dict(zip(node.output, earlier.output, strict=True))
                 continue
         nodes.append(node)
         for inner in inner_graphs(node):
-            merge(inner)
+            merge(inner, operators)
     del graph.node[:]
     graph.node.extend(nodes)
 
@@ -67,10 +70,9 @@ def lift(graph: onnx.GraphProto, constants: Collection[str]) -> None:
     for depth, inner in all_graphs(graph):
         kept, results = list[onnx.NodeProto](), {value.name for value in inner.output}
         for node in inner.node:
-            is_result = depth == 0 or not results.isdisjoint(node.output)
-            lifts = is_fixed(node, fixed)
+            lifts = is_fixed(node, fixed) and (depth == 0 or results.isdisjoint(node.output))
             fixed.update(node.output if lifts else ())
-            (lifted if lifts and not is_result else kept).append(node)
+            (lifted if lifts and depth > 0 else kept).append(node)
         del inner.node[:]
         inner.node.extend(kept)
     rest = list(graph.node)

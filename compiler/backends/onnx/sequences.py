@@ -52,15 +52,19 @@ STANDARD: Mapping[str, tuple[frozenset[int], frozenset[str]]] = {
     "Transpose": (_ANY, frozenset({"perm"})),
     **dict.fromkeys(("Concat", "Gather", "GatherElements"), (_ANY, frozenset({"axis"}))),
     "ReduceSum": (frozenset({INT64}), frozenset({"keepdims"})),
-    **dict.fromkeys(("ReduceMax", "ReduceMin"), (_NUMBERS, frozenset({"keepdims"}))),
+    **dict.fromkeys(("ReduceMax", "ReduceMin"), (frozenset({INT64}), frozenset({"keepdims"}))),
     "TopK": (frozenset({FLOAT}), frozenset({"axis"})),
 }
 """The operators of ONNX that a Sequence may have: types of their first input, or none for any, and their attributes.
 Those that add up floats are missing: the last bit of a sum depends on its order, which is ONNX Runtime's own."""
 _OWN = frozenset({"Sin", "Cos"})
 """Those that do not compute the bits of ONNX Runtime's, which depend on a number's place among others."""
-_MOST_INPUTS = {"Slice": 4, "Pad": 3}
-"""Of operators whose further inputs a Sequence does not know."""
+_COUNTS = {**dict.fromkeys(("Max", "Min"), (2,)), "Clip": (3,), "Slice": (4,), "Pad": (2, 3)}
+"""How many inputs these have in a Sequence: others are not known there."""
+_LISTED = frozenset(
+    {"Gather", "GatherElements", "ScatterND", "Slice", "Pad", "Expand", "Reshape", "Squeeze", "Unsqueeze", "TopK"}
+)
+"""Those whose second input is int64."""
 
 
 def join(graph: onnx.GraphProto, weights: Mapping[str, int] = MappingProxyType({})) -> None:
@@ -68,7 +72,7 @@ def join(graph: onnx.GraphProto, weights: Mapping[str, int] = MappingProxyType({
 
     `weights` are the types of those that are added later.
     """
-    merge(graph)
+    merge(graph, STANDARD)
     constants = frozenset(taken_names(graph) - made_names(graph))  # what nothing makes are weights
     lift(graph, constants)
     _Joining().join(graph, weights, constants)
@@ -130,8 +134,9 @@ class _Joining:
         runs = _runs(nodes, can, most)
         needs = [set[str]().union(*map(needed_names, run)) for run in runs]
         joined = list[onnx.NodeProto]()
+        own = {node.output[0] for node, joins in zip(nodes, can, strict=True) if joins and node.op_type in _OWN}
         for index, run in enumerate(runs):
-            if len(run) == 1 and (run[0].op_type not in _OWN or not can[nodes.index(run[0])]):
+            if len(run) == 1 and run[0].output[0] not in own:
                 joined += run
                 continue
             elsewhere = set(results).union(*needs[:index], *needs[index + 1 :])
@@ -178,11 +183,11 @@ def _can_join(node: onnx.NodeProto, known: Mapping[str, int | None], fixed: froz
         None not in types
         and (not allowed or types[0] in allowed)
         and values.keys() <= attributes
-        and len(node.input) <= _MOST_INPUTS.get(node.op_type, len(node.input))
-        and (node.op_type != "Clip" or len(types) == 3)
+        and (node.op_type not in _COUNTS or len(types) == len(node.input) in _COUNTS[node.op_type])
+        and (node.op_type != "Transpose" or "perm" in values)
         and (node.op_type != "Cast" or values["to"].i in _CAST)
         and (node.op_type != "TopK" or "axis" not in values or values["axis"].i == -1)
-        and (node.op_type not in {"Gather", "GatherElements", "ScatterND"} or types[1] == INT64)
+        and (node.op_type not in _LISTED or types[1:2] in ([], [INT64]))
     )
 
 
