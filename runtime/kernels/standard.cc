@@ -15,6 +15,8 @@ namespace {
 
 constexpr int64_t LARGEST = int64_t{1} << 40;  // numbers of a tensor: sums and products of a few stay in range
 
+constexpr int64_t TOGETHER = 1 << 15;  // numbers that one thread computes at a time
+
 // For each axis of a tensor, how many numbers one step along it is; 0 repeats a number.
 using Steps = std::array<int64_t, Shape::MOST_AXES>;
 
@@ -72,6 +74,25 @@ void walk(const Shape& shape, const std::array<Steps, N>& steps, const Row& row)
   }
 }
 
+// The same for rows that may be visited in any order, on several threads if there are many numbers.
+template <size_t N, typename Row>
+void walk_apart(const Context& context, const Shape& shape, const std::array<Steps, N>& steps, const Row& row) {
+  const int64_t count = count_of(shape);
+  size_t axis = 0;
+  while (axis < shape.size() && shape[axis] == 1) ++axis;
+  if (count <= TOGETHER || axis == shape.size()) return walk<N>(shape, steps, row);
+  const int64_t size = shape[axis], parts = std::min(size, ceil_div(count, TOGETHER));
+  parallel(context, static_cast<size_t>(parts), [&](size_t i) {
+    const int64_t part = static_cast<int64_t>(i), first = size / parts * part + std::min(part, size % parts);
+    Shape own = shape;
+    own.data()[axis] = size / parts + (part < size % parts);
+    walk<N>(own, steps, [&](std::array<int64_t, N> places, int64_t numbers, const auto& along) {
+      for (size_t k = 0; k < N; ++k) places[k] += first * steps[k][axis];
+      row(places, numbers, along);
+    });
+  });
+}
+
 // Calls f with a number of this size, for moves that do not depend on what the numbers are.
 template <typename F>
 void by_size(Element type, const F& f) {
@@ -84,11 +105,11 @@ void by_size(Element type, const F& f) {
 }
 
 // Copies numbers from one tensor to another, with the steps along each axis of `shape` in both.
-void move(Element type, const Shape& shape, const void* from, const Steps& from_steps, void* to,
+void move(const Context& context, Element type, const Shape& shape, const void* from, const Steps& from_steps, void* to,
           const Steps& to_steps) {
   by_size(type, [&](auto sized) {
     using T = decltype(sized);
-    walk<2>(shape, {from_steps, to_steps}, [&](const auto& places, int64_t count, const auto& along) {
+    walk_apart<2>(context, shape, {from_steps, to_steps}, [&](const auto& places, int64_t count, const auto& along) {
       const T* source = static_cast<const T*>(from) + places[0];
       T* target = static_cast<T*>(to) + places[1];
       for (int64_t i = 0; i < count; ++i) target[i * along[1]] = source[i * along[0]];
@@ -158,15 +179,16 @@ void combine(const Context& context, const F& f) {
   const Steps first = steps_as(a.shape, shape), second = steps_as(b.shape, shape);
   count_of(shape);
   R* result = static_cast<R*>(context.make_output(0, shape, ELEMENT_OF<R>));
-  walk<3>(shape, {first, second, steps_of(shape)}, [&](const auto& places, int64_t count, const auto& along) {
-    const T *x = a.as<T>() + places[0], *y = b.as<T>() + places[1];
-    R* to = result + places[2];
-    if (along[0] == 1 && along[1] == 1) {
-      for (int64_t i = 0; i < count; ++i) to[i] = f(x[i], y[i]);
-    } else {
-      for (int64_t i = 0; i < count; ++i) to[i] = f(x[i * along[0]], y[i * along[1]]);
-    }
-  });
+  walk_apart<3>(context, shape, {first, second, steps_of(shape)},
+                [&](const auto& places, int64_t count, const auto& along) {
+                  const T *x = a.as<T>() + places[0], *y = b.as<T>() + places[1];
+                  R* to = result + places[2];
+                  if (along[0] == 1 && along[1] == 1) {
+                    for (int64_t i = 0; i < count; ++i) to[i] = f(x[i], y[i]);
+                  } else {
+                    for (int64_t i = 0; i < count; ++i) to[i] = f(x[i * along[0]], y[i * along[1]]);
+                  }
+                });
 }
 
 // Integers wrap around.
@@ -395,7 +417,7 @@ struct Where : Kernel {
     void* result = context.make_output(0, shape, a.type);
     by_size(a.type, [&](auto sized) {
       using T = decltype(sized);
-      walk<4>(shape, steps, [&](const auto& places, int64_t count, const auto& along) {
+      walk_apart<4>(context, shape, steps, [&](const auto& places, int64_t count, const auto& along) {
         const uint8_t* is = condition.as<uint8_t>() + places[0];
         const T *x = a.as<T>() + places[1], *y = b.as<T>() + places[2];
         T* to = static_cast<T*>(result) + places[3];
@@ -518,7 +540,7 @@ struct Transpose : Kernel {
       shape.push_back(x.shape[from]);
       steps[axis] = own[from];
     }
-    move(x.type, shape, x.data, steps, context.make_output(0, shape, x.type), steps_of(shape));
+    move(context, x.type, shape, x.data, steps, context.make_output(0, shape, x.type), steps_of(shape));
   }
 
  private:
@@ -534,7 +556,7 @@ struct Expand : Kernel {
     const Shape shape = broadcast(x.shape, wanted);
     const Steps steps = steps_as(x.shape, shape);
     count_of(shape);
-    move(x.type, shape, x.data, steps, context.make_output(0, shape, x.type), steps_of(shape));
+    move(context, x.type, shape, x.data, steps, context.make_output(0, shape, x.type), steps_of(shape));
   }
 };
 
@@ -620,7 +642,7 @@ struct Slice : Kernel {
     int64_t place = 0;
     for (size_t axis = 0; axis < shape.size(); ++axis) place += starting[axis] * steps[axis];
     const char* from = static_cast<const char*>(x.data) + place * size_of(x.type);
-    move(x.type, shape, from, steps, result, steps_of(shape));
+    move(context, x.type, shape, from, steps, result, steps_of(shape));
   }
 };
 
@@ -655,7 +677,7 @@ struct Pad : Kernel {
       std::fill_n(reinterpret_cast<T*>(result), count, given ? *given.as<T>() : T{0});
     });
     const int64_t size = size_of(x.type);
-    move(x.type, kept, static_cast<const char*>(x.data) + from * size, own, result + to * size, steps);
+    move(context, x.type, kept, static_cast<const char*>(x.data) + from * size, own, result + to * size, steps);
   }
 };
 
@@ -703,12 +725,13 @@ struct GatherElements : Kernel {
     void* result = context.make_output(0, shape, x.type);
     by_size(x.type, [&](auto sized) {
       using T = decltype(sized);
-      walk<2>(shape, {steps, steps_of(shape)}, [&](const auto& places, int64_t count, const auto& ahead) {
-        for (int64_t i = 0; i < count; ++i) {
-          const int64_t at = place_of(indices.as<int64_t>()[places[1] + i], size);
-          static_cast<T*>(result)[places[1] + i] = x.as<T>()[places[0] + i * ahead[0] + at * step];
-        }
-      });
+      walk_apart<2>(context, shape, {steps, steps_of(shape)},
+                    [&](const auto& places, int64_t count, const auto& ahead) {
+                      for (int64_t i = 0; i < count; ++i) {
+                        const int64_t at = place_of(indices.as<int64_t>()[places[1] + i], size);
+                        static_cast<T*>(result)[places[1] + i] = x.as<T>()[places[0] + i * ahead[0] + at * step];
+                      }
+                    });
     });
   }
 

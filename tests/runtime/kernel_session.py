@@ -90,10 +90,10 @@ def run_node(
 
 
 def run_nodes(
-    nodes: Sequence[onnx.NodeProto], feeds: Mapping[str, Array], results: Mapping[str, DTypeLike]
+    nodes: Sequence[onnx.NodeProto], feeds: Mapping[str, Array], results: Mapping[str, DTypeLike], threads: int = 1
 ) -> list[Array]:
     """The results, of these dtypes, of some nodes for these inputs."""
-    session = kernel_session(nodes, {name: value.dtype for name, value in feeds.items()}, results)
+    session = kernel_session(nodes, {name: value.dtype for name, value in feeds.items()}, results, threads=threads)
     return cast(Any, session).run(list(results), dict(feeds))
 
 

@@ -10,11 +10,13 @@ from numpy.typing import DTypeLike
 from onnx import helper
 
 from tests.runtime.kernel_session import Array, node, run_node, run_nodes
-from tests.runtime.standard_nodes import FLOAT, INT, NODES, drawn, result_types
+from tests.runtime.standard_nodes import FLOAT, INT, NODES, drawn, result_types, values
 from xformc.compiler.backends.onnx.sequences import SEQUENCE, STANDARD, join
 
 
-def joined(nodes: Sequence[onnx.NodeProto], feeds: dict[str, Array], results: dict[str, DTypeLike]) -> list[Array]:
+def joined(
+    nodes: Sequence[onnx.NodeProto], feeds: dict[str, Array], results: dict[str, DTypeLike], threads: int = 1
+) -> list[Array]:
     """The results of these nodes in one Sequence, whose bits are those of the nodes alone."""
     expected = run_nodes(nodes, feeds, results)
     element = helper.np_dtype_to_tensor_dtype
@@ -23,7 +25,7 @@ def joined(nodes: Sequence[onnx.NodeProto], feeds: dict[str, Array], results: di
     graph = helper.make_graph([*nodes], "nodes", infos, outputs)
     join(graph)
     assert [one.op_type for one in graph.node] == [SEQUENCE]
-    found = run_nodes(list(graph.node), feeds, results)
+    found = run_nodes(list(graph.node), feeds, results, threads)
     for name, one, other in zip(results, expected, found, strict=True):
         assert (one.dtype, one.shape) == (other.dtype, other.shape), name
         assert one.tobytes() == other.tobytes(), name
@@ -41,6 +43,22 @@ def test_an_operator_computes_the_bits_of_onnx_runtime(kind: str) -> None:
         types = result_types(one, feeds)
         copies = [helper.make_node("Identity", [name], [f"{name}_copy"]) for name in one.output]
         joined([one, *copies], feeds, {f"{name}_copy": kind for name, kind in types.items()} | types)
+
+
+@pytest.mark.parametrize("sizes", [(1, 3, 40000), (7, 300, 50), (70001,)])
+def test_many_numbers_are_divided_among_threads(sizes: tuple[int, ...]) -> None:
+    random = np.random.default_rng(0)
+    feeds = {
+        "x": values(random, sizes, FLOAT),
+        "y": values(random, sizes[-1:], FLOAT),
+        "is": random.random(sizes) < 0.5,
+    }
+    nodes = [
+        helper.make_node("Add", ["x", "y"], ["sum"]),
+        helper.make_node("Where", ["is", "sum", "y"], ["some"]),
+        helper.make_node("Transpose", ["some"], ["turned"], perm=list(range(len(sizes)))[::-1]),
+    ]
+    joined(nodes, feeds, dict.fromkeys(("sum", "some", "turned"), FLOAT), threads=3)
 
 
 @pytest.mark.parametrize(("kind", "exact"), [("Sin", np.sin), ("Cos", np.cos)])
