@@ -1,7 +1,7 @@
 // Sequence and While (docs/kernels.md): nodes of the other operators and of ONNX's own, run one after another without ONNX
 // Runtime between them, once or until they say that it is enough.
+#include <algorithm>
 #include <chrono>
-#include <cstring>
 #include <sstream>
 
 #include "kernel.h"
@@ -276,8 +276,8 @@ struct While : Kernel {
     }
     for (size_t i = 0; i < links_.results(); ++i) {
       const Value& value = result(i);
-      std::memcpy(context.make_output(i, value.shape, value.type), value.data,
-                  static_cast<size_t>(bytes_of(value.type, value.shape)));
+      std::copy_n(static_cast<const char*>(value.data), bytes_of(value.type, value.shape),
+                  static_cast<char*>(context.make_output(i, value.shape, value.type)));
     }
   }
 
