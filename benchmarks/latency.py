@@ -2,20 +2,22 @@
 
     python -m benchmarks.latency ENGINE RUN test.en [--beside ENGINE] [--lines 300] [--threads 1 2] [--rounds 3]
 
-The systems take turns line by line, each with one line at a time, on each number of threads; CTranslate2 with the same
-weights and precision (float32 beside bfloat16, which it lacks on a CPU), in its default setting and with
-CT2_FORCE_CPU_ISA=AVX512, and if ENGINE has a shortlist also with the same lists as its vocabulary map. The time of a
-line is the median of its rounds. The lines are spread evenly over the file. Of each system the setting with the lowest
-median counts. Another engine, such as one of the same run that an earlier xformc built, is measured beside it.
+Each system has the setting that is fastest on some lines: the number of threads, and for CTranslate2, which gets the
+same weights and precision (float32 beside bfloat16, which it lacks on a CPU), CT2_FORCE_CPU_ISA=AVX512 or its default.
+If ENGINE has a shortlist, CTranslate2 with the same lists as its vocabulary map is a system of its own, and so is
+another engine, such as one of the same run that an earlier xformc built. Then the systems take turns, each with one
+line at a time, in a random order: none finds its own code and weights in the caches more often than another. The time
+of a line is the median of its rounds. The lines are spread evenly over the file.
 """
 
 import argparse
 import statistics
 import tempfile
-from collections import defaultdict
+from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import product
 from pathlib import Path
+from random import Random
 
 from benchmarks.decode.engines import write_peer
 from benchmarks.decode.speed import SETTINGS
@@ -25,12 +27,16 @@ from xformc.compiler.certify.certify import engine_shortlist
 from xformc.compiler.spec import load_spec
 from xformc.compiler.weight_files import load_weights
 from xformc.format.names import MODEL
-from xformc.runtime import load
+from xformc.runtime import Engine, load
 from xformc.runtime.text.lines import read_text_file
 
-WARM_UP = 5
+SOME = 15
+"""Lines on which settings are chosen."""
 BATCH_TOKENS = 512
 """More than a line has."""
+
+Translate = Callable[[list[str]], tuple[float, list[str]]]
+"""Returns the seconds that the translation of lines took, and the translations."""
 
 
 def main() -> None:
@@ -51,20 +57,18 @@ def main() -> None:
     print(f"{f'{len(lines)} lines':46}{'median, ms':>12}{'99th percentile, ms':>22}")
     for name, found in times.items():
         print(f"{name:46}{statistics.median(found) * 1e3:12.2f}{percentile(found) * 1e3:22.2f}")
-    own, peer = (fastest({name: one for name, one in times.items() if name.startswith(system)}) for system in SYSTEMS)
-    ratios = sorted(other / one for other, one in zip(times[peer], times[own], strict=True))
-    low, high = ratios[len(ratios) // 20], ratios[-1 - len(ratios) // 20]
-    print(f"{peer} / {own}: median {statistics.median(times[peer]) / statistics.median(times[own]):.2f}, ", end="")
-    print(f"99th percentile {percentile(times[peer]) / percentile(times[own]):.2f}, ", end="")
-    print(f"nine tenths of the lines {low:.2f} to {high:.2f}")
-
-
-SYSTEMS = ("xformc", "ctranslate2")
-LISTED = " with vmap"
+    own, *others = times
+    for other in others:
+        ratios = sorted(one / mine for one, mine in zip(times[other], times[own], strict=True))
+        medians = statistics.median(times[other]) / statistics.median(times[own])
+        low, high = ratios[len(ratios) // 20], ratios[-1 - len(ratios) // 20]
+        print(f"{other} / {own}: median {medians:.2f}, ", end="")
+        print(f"99th percentile {percentile(times[other]) / percentile(times[own]):.2f}, ", end="")
+        print(f"nine tenths of the lines {low:.2f} to {high:.2f}")
 
 
 def measure(given: argparse.Namespace, lines: list[str], folder: Path) -> dict[str, list[float]]:
-    """The seconds of each line, by system and setting."""
+    """The seconds of each line by system, of which ENGINE is the first, in its fastest setting."""
     engines = {threads: load(given.engine, threads=threads) for threads in given.threads}
     engine = engines[given.threads[0]]
     tokenizer = one_tokenizer(engine, given.engine)
@@ -74,35 +78,41 @@ def measure(given: argparse.Namespace, lines: list[str], folder: Path) -> dict[s
     shortlist = engine_shortlist(given.engine / MODEL, own.inputs, own.written)
     write_peer(spec, weights, engine.manifest.precision, folder / "peer", pieces, shortlist)
     peers = {threads: Peer(engine, folder / "peer", tokenizer, threads, None) for threads in given.threads}
-    systems = {
-        f"xformc, {threads} threads": partial(ours, one, workers=1, longest=None) for threads, one in engines.items()
-    }
+    systems: dict[str, dict[str, Translate]] = {"xformc": _of_engines(engines)}
     if given.beside is not None:
-        for threads in given.threads:
-            other = load(given.beside, threads=threads)
-            systems[f"beside it, {threads} threads"] = partial(ours, other, workers=1, longest=None)
-    systems |= {
-        f"ctranslate2{LISTED * listed}, {threads} threads, {name}": partial(
-            peers[threads].translate, Setting(name, 1, BATCH_TOKENS, listed)
-        )
-        for threads, name, listed in product(peers, SETTINGS, {False, shortlist is not None})
-    }
-    rounds = defaultdict[str, list[list[float]]](list)
-    for turn in range(-1, given.rounds):
-        took = defaultdict[str, list[float]](list)
-        for line in lines if turn >= 0 else lines[:WARM_UP]:
-            for name, translate in systems.items():
-                took[name].append(translate([line])[0])
-        for name, found in took.items() if turn >= 0 else ():
+        systems["beside it"] = _of_engines({threads: load(given.beside, threads=threads) for threads in given.threads})
+    for listed in sorted({False, shortlist is not None}):
+        systems[f"ctranslate2{' with vmap' * listed}"] = {
+            f"{threads} threads, {name}": partial(peers[threads].translate, Setting(name, 1, BATCH_TOKENS, listed))
+            for threads, name in product(peers, SETTINGS)
+        }
+    chosen = dict(fastest(name, settings, lines[:SOME]) for name, settings in systems.items())
+    rounds = {name: list[list[float]]() for name in chosen}
+    random = Random(0)
+    for _ in range(given.rounds):
+        took = {name: list[float]() for name in chosen}
+        for line in lines:
+            for name in random.sample(list(chosen), len(chosen)):
+                took[name].append(chosen[name]([line])[0])
+        for name, found in took.items():
             rounds[name].append(found)
     for peer in peers.values():
         peer.close()
     return {name: [statistics.median(one) for one in zip(*found, strict=True)] for name, found in rounds.items()}
 
 
-def fastest(times: dict[str, list[float]]) -> str:
-    """The setting with the lowest median."""
-    return min(times, key=lambda name: statistics.median(times[name]))
+def _of_engines(engines: Mapping[int, Engine]) -> dict[str, Translate]:
+    return {f"{threads} threads": partial(ours, one, workers=1, longest=None) for threads, one in engines.items()}
+
+
+def fastest(name: str, settings: Mapping[str, Translate], lines: list[str]) -> tuple[str, Translate]:
+    """The setting with the lowest median, with its name behind that of its system."""
+    medians = dict[str, float]()
+    for setting, translate in settings.items():
+        translate([lines[0]])
+        medians[setting] = statistics.median(translate([line])[0] for line in lines)
+    best = min(medians, key=medians.__getitem__)
+    return f"{name}, {best}", settings[best]
 
 
 def percentile(found: list[float]) -> float:
