@@ -97,7 +97,7 @@ def run_sequence(kinds: str, inputs: Sequence[Array], results: Sequence[DTypeLik
 def test_what_is_no_number_stays_none(kind: str, inputs: list[Array]) -> None:
     """A NaN that vanishes would hide a model that is broken."""
     outputs = [FLOAT, INT] if kind == "TopK" else [FLOAT]
-    attributes = {"axis": -1} if kind == "TopK" else {}
+    attributes: dict[str, Any] = {"axis": -1} if kind == "TopK" else {}
     names = [f"x{i}" for i in range(len(inputs))]
     one = helper.make_node(kind, names, [f"y{i}" for i in range(len(outputs))], **attributes)
     feeds = dict(zip(names, inputs, strict=True))
