@@ -60,8 +60,12 @@ def merge(graph: onnx.GraphProto, operators: Collection[str]) -> None:
 
 
 def is_fixed(node: onnx.NodeProto, fixed: Collection[str]) -> bool:
-    """Whether a node needs nothing but what is fixed, the same in each call, and so makes what is."""
-    return node.domain != DOMAIN and not inner_graphs(node) and all(name in fixed for name in node.input if name)
+    """Whether a node needs nothing but what is fixed, the same in each call, and so makes what is.
+
+    A node without inputs may draw random numbers.
+    """
+    own = node.domain == DOMAIN or bool(inner_graphs(node)) or not node.input
+    return not own and all(name in fixed for name in node.input if name)
 
 
 def lift(graph: onnx.GraphProto, constants: Collection[str]) -> None:

@@ -34,26 +34,25 @@ MOST_KERNELS = 8
 _STANDARD = "onnx."
 """What the names of ONNX's own operators begin with in a Sequence."""
 
-_NUMBERS, _FLAGS, _ANY = frozenset({FLOAT, INT64}), frozenset({BOOL}), frozenset[int]()
-_CAST = frozenset({FLOAT, INT64, BOOL, TensorProto.INT32})
+_FLOATS, _INTEGERS, _FLAGS = frozenset({FLOAT}), frozenset({INT64}), frozenset({BOOL})
+_NUMBERS, _ANY, _PLAIN = _FLOATS | _INTEGERS, frozenset[int](), frozenset[str]()
+_CAST = _NUMBERS | _FLAGS | {TensorProto.INT32}
+_COMPARES = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
 STANDARD: Mapping[str, tuple[frozenset[int], frozenset[str]]] = {
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Max", "Min", "Less", "LessOrEqual"), (_NUMBERS, frozenset())),
-    **dict.fromkeys(("Greater", "GreaterOrEqual"), (_NUMBERS, frozenset())),
-    "Equal": (_NUMBERS | _FLAGS, frozenset()),
-    **dict.fromkeys(("And", "Or", "Not"), (_FLAGS, frozenset())),
-    **dict.fromkeys(("Mod", "Range"), (frozenset({INT64}), frozenset())),
-    **dict.fromkeys(("Neg", "Abs", "Clip"), (_NUMBERS, frozenset())),
-    **dict.fromkeys(("Floor", "Sin", "Cos"), (frozenset({FLOAT}), frozenset())),
+    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Max", "Min", "Neg", "Abs", "Clip"), (_NUMBERS, _PLAIN)),
+    **dict.fromkeys(_COMPARES, (_NUMBERS, _PLAIN)),
+    **dict.fromkeys(("And", "Or", "Not", "NonZero"), (_FLAGS, _PLAIN)),
+    **dict.fromkeys(("Mod", "Range"), (_INTEGERS, _PLAIN)),
+    **dict.fromkeys(("Floor", "Sin", "Cos"), (_FLOATS, _PLAIN)),
+    **dict.fromkeys(("Where", "Identity", "Size", "Squeeze", "Unsqueeze", "Reshape"), (_ANY, _PLAIN)),
+    **dict.fromkeys(("Expand", "Slice", "Pad", "ScatterND"), (_ANY, _PLAIN)),
+    **dict.fromkeys(("Concat", "Gather", "GatherElements"), (_ANY, frozenset({"axis"}))),
+    **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin"), (_INTEGERS, frozenset({"keepdims"}))),
+    "Equal": (_NUMBERS | _FLAGS, _PLAIN),
     "Cast": (_CAST, frozenset({"to"})),
-    **dict.fromkeys(("Where", "Identity", "Size", "Squeeze", "Unsqueeze", "Reshape"), (_ANY, frozenset())),
-    **dict.fromkeys(("Expand", "Slice", "Pad", "ScatterND"), (_ANY, frozenset())),
-    "NonZero": (_FLAGS, frozenset()),
     "Shape": (_ANY, frozenset({"start", "end"})),
     "Transpose": (_ANY, frozenset({"perm"})),
-    **dict.fromkeys(("Concat", "Gather", "GatherElements"), (_ANY, frozenset({"axis"}))),
-    "ReduceSum": (frozenset({INT64}), frozenset({"keepdims"})),
-    **dict.fromkeys(("ReduceMax", "ReduceMin"), (frozenset({INT64}), frozenset({"keepdims"}))),
-    "TopK": (frozenset({FLOAT}), frozenset({"axis"})),
+    "TopK": (_FLOATS, frozenset({"axis"})),
 }
 """The operators of ONNX that a Sequence may have: types of their first input, or none for any, and their attributes.
 Those that add up floats are missing: the last bit of a sum depends on its order, which is ONNX Runtime's own."""
