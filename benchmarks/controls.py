@@ -22,7 +22,7 @@ import numpy as np
 import onnx
 from numpy.typing import NDArray
 
-from xformc.compiler.backends.onnx.graphs import inner_graphs, used
+from xformc.compiler.backends.onnx.graphs import inner_graphs, set_nodes, used
 from xformc.compiler.backends.onnx.sequences import join, split
 from xformc.errors import UserError
 from xformc.format.interfaces import PREFIX, interface
@@ -137,9 +137,7 @@ def _strip(graph: onnx.GraphProto) -> None:
             del node.input[OPTIONAL[node.op_type] :]
         for inner in inner_graphs(node):
             _strip(inner)
-    nodes = used(graph.node, [value.name for value in graph.output])
-    del graph.node[:]
-    graph.node.extend(nodes)
+    set_nodes(graph, used(graph.node, [value.name for value in graph.output]))
 
 
 def _take_turns(

@@ -4,7 +4,7 @@ python -m benchmarks.step_profile [--model base] [--target cpu native] [--precis
 
 The engine has randomly initialized weights; sources have 25 random tokens, outputs `--length`. Each time is the sum
 over all nodes of an operator, preparation included, divided by the number of steps. Profiling costs about two
-microseconds per node. The nodes of chains are measured one by one.
+microseconds per node. The nodes of sequences are measured one by one.
 """
 
 import argparse

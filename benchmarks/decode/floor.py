@@ -62,7 +62,7 @@ class Floor:
 
 
 def plain_model(engine: Path) -> onnx.ModelProto:
-    """Return the search of an engine without chains; its weights stay in their file."""
+    """Return the search of an engine without sequences; its weights stay in their file."""
     model = onnx.load(str(engine / MODEL), load_external_data=False)
     split(model.graph)
     return model

@@ -123,10 +123,9 @@ const Value& needed(const Context& context, size_t index) {
   return value;
 }
 
-// The numbers of an input of int64, or of a list.
+// The numbers of an input of int64, or none.
 struct Integers {
   Integers() = default;
-  Integers(const std::vector<int64_t>& list) : first(list.data()), count(list.size()) {}
   Integers(const Context& context, size_t index) {
     const Value& value = needed(context, index);
     require(value.type == INT64, "an input that is to be int64 is not");
@@ -294,25 +293,22 @@ struct Not : Kernel {
   }
 };
 
-struct Floor : Kernel {
-  explicit Floor(const Attributes&) {}
-  void run(const Context& context) override {
-    require(needed(context, 0).type == FLOAT, "the input is not float32");
-    map<float, float>(context, [](float one) { return std::floor(one); });
-  }
-};
-
-template <typename F>
+template <typename F, bool integers = true>
 struct Each : Kernel {
   explicit Each(const Attributes&) {}
   void run(const Context& context) override {
     const Element type = needed(context, 0).type;
-    if (type == FLOAT) return map<float, float>(context, F());
-    require(type == INT64, "the input has a type that is not known here");
-    map<int64_t, int64_t>(context, F());
+    if constexpr (integers) {
+      if (type == INT64) return map<int64_t, int64_t>(context, F());
+    }
+    require(type == FLOAT, "the input has a type that is not known here");
+    map<float, float>(context, F());
   }
 };
 
+struct Down {
+  float operator()(float one) const { return std::floor(one); }
+};
 struct Negative {
   float operator()(float one) const { return -one; }
   int64_t operator()(int64_t one) const { return Difference()(int64_t{0}, one); }
@@ -358,12 +354,8 @@ float wave(float x, int64_t quarters) {
 }
 
 template <int64_t quarters>
-struct Wave : Kernel {
-  explicit Wave(const Attributes&) {}
-  void run(const Context& context) override {
-    require(needed(context, 0).type == FLOAT, "the input is not float32");
-    map<float, float>(context, [](float one) { return wave(one, quarters); });
-  }
+struct Wave {
+  float operator()(float one) const { return wave(one, quarters); }
 };
 
 struct Cast : Kernel {
@@ -880,12 +872,12 @@ const Operators& standard_operators() {
     add("onnx.And", make_kernel<Logic<std::logical_and<>>>);
     add("onnx.Or", make_kernel<Logic<std::logical_or<>>>);
     add("onnx.Not", make_kernel<Not>);
-    add("onnx.Floor", make_kernel<Floor>);
+    add("onnx.Floor", make_kernel<Each<Down, false>>);
     add("onnx.Neg", make_kernel<Each<Negative>>);
     add("onnx.Abs", make_kernel<Each<Magnitude>>);
     add("onnx.Clip", make_kernel<Clip>);
-    add("onnx.Sin", make_kernel<Wave<0>>);
-    add("onnx.Cos", make_kernel<Wave<1>>);
+    add("onnx.Sin", make_kernel<Each<Wave<0>, false>>);
+    add("onnx.Cos", make_kernel<Each<Wave<1>, false>>);
     add("onnx.Cast", make_kernel<Cast>);
     add("onnx.Where", make_kernel<Where>);
     add("onnx.Identity", make_kernel<Identity>);

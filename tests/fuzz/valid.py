@@ -10,6 +10,7 @@ from numpy.typing import DTypeLike
 from onnx import helper
 
 from tests.fuzz.cases import STORED, Buffer, Case, Operand, Stored, Tensor
+from tests.runtime.kernel_session import alone
 from tests.runtime.standard_nodes import NODES, drawn, result_types
 
 PRECISIONS = ("float32", "float16", "bfloat16", "bfloat16_pairs", "int8", "int4")
@@ -448,15 +449,7 @@ def _sequence(random: Random) -> Drawn:
     return (
         [Tensor(value) for value in feeds.values()],
         types,
-        {
-            **own,
-            "given": len(feeds),
-            "kinds": f"onnx.{kind}",
-            "operands": list(range(len(feeds))),
-            "operand_counts": [len(feeds)],
-            "output_counts": [len(types)],
-            "results": [len(feeds) + i for i in range(len(types))],
-        },
+        own | alone(f"onnx.{kind}", range(len(feeds)), len(types)),
     )
 
 
@@ -467,19 +460,8 @@ def _repeat(random: Random) -> Drawn:
     places = {id(one): place for place, one in enumerate(given)}
     taken = [-1 if one is None else places[id(one)] for one in inputs]
     position, done, tokens, ancestors, pool = 3, 4, 9, 10, (11, 12, 13, 14)
-    return (
-        given,
-        outputs,
-        {
-            "given": len(given),
-            "kinds": "Advance",
-            "operands": taken,
-            "operand_counts": [len(taken)],
-            "output_counts": [len(outputs)],
-            "results": [len(given) + i for i in range(len(outputs))],
-            "carried": [-1 if one < 0 else taken[one] for one in (position, done, tokens, -1, *pool, ancestors)],
-        },
-    )
+    carried = [-1 if one < 0 else taken[one] for one in (position, done, tokens, -1, *pool, ancestors)]
+    return given, outputs, {**alone("Advance", taken, len(outputs)), "carried": carried}
 
 
 def _row_at(random: Random) -> Drawn:

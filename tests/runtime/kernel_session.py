@@ -89,6 +89,19 @@ def run_node(
     return cast(Any, session).run(list(results), feeds)
 
 
+def alone(kind: str, taken: Sequence[int], outputs: int) -> dict[str, Any]:
+    """The attributes of a Sequence or a While of one node, which takes inputs with these numbers, -1 for none."""
+    given = max(taken, default=-1) + 1
+    return {
+        "given": given,
+        "kinds": kind,
+        "operands": list(taken),
+        "operand_counts": [len(taken)],
+        "output_counts": [outputs],
+        "results": [given + i for i in range(outputs)],
+    }
+
+
 def run_nodes(
     nodes: Sequence[onnx.NodeProto], feeds: Mapping[str, Array], results: Mapping[str, DTypeLike], threads: int = 1
 ) -> list[Array]:

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 from numpy.typing import DTypeLike
 
-from tests.runtime.kernel_session import Array, kernel_library, kernel_session, new_cache, node, run_node
+from tests.runtime.kernel_session import Array, alone, kernel_library, kernel_session, new_cache, node, run_node
 from tests.runtime.small_engines import SmallEngines
 from xformc.compiler.backends.onnx.graphs import all_graphs
 from xformc.compiler.backends.onnx.sequences import SEQUENCE, WHILE, join, split
@@ -209,15 +209,7 @@ CARRIED = [3, 4, 9, -1, 11, 12, 13, 14, 10]
 
 def run_while(given: Sequence[Array], kind: str = WHILE, **changed: Any) -> list[Array]:
     """A While of an Advance with these inputs, whose candidates are those of every turn."""
-    attributes: dict[str, Any] = {
-        "given": len(given),
-        "kinds": "Advance",
-        "operands": list(range(len(given))),
-        "operand_counts": [len(given)],
-        "output_counts": [len(STATE)],
-        "results": [len(given) + i for i in range(len(STATE))],
-        "carried": CARRIED,
-    }
+    attributes: dict[str, Any] = {**alone("Advance", range(len(given)), len(STATE)), "carried": CARRIED}
     return run_node(kind, list(given), STATE, **{**attributes, **changed})
 
 

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import DTypeLike
 from onnx import helper
 
-from tests.runtime.kernel_session import Array, node, run_node, run_nodes
+from tests.runtime.kernel_session import Array, alone, node, run_node, run_nodes
 from tests.runtime.standard_nodes import FLOAT, INT, NODES, drawn, result_types
 from xformc.compiler.backends.onnx.sequences import SEQUENCE, STANDARD, join
 
@@ -74,55 +74,8 @@ def test_waves_are_exact_and_the_same_at_every_place(kind: str, exact: Any) -> N
 
 def run_sequence(kinds: str, inputs: Sequence[Array], results: Sequence[DTypeLike], **attributes: Any) -> list[Array]:
     """A Sequence of one node, which takes these inputs."""
-    given: dict[str, Any] = {
-        "given": len(inputs),
-        "kinds": kinds,
-        "operands": list(range(len(inputs))),
-        "operand_counts": [len(inputs)],
-        "output_counts": [len(results)],
-        "results": [len(inputs) + i for i in range(len(results))],
-    }
+    given = alone(kinds, range(len(inputs)), len(results))
     return run_node("Sequence", list(inputs), results, **{**given, **attributes})
-
-
-@pytest.mark.parametrize(
-    ("kind", "inputs"),
-    [
-        ("Max", [np.array([1, np.nan], FLOAT), np.array([np.nan, 1], FLOAT)]),
-        ("Min", [np.array([1, np.nan], FLOAT), np.array([np.nan, 1], FLOAT)]),
-        ("Clip", [np.array([1, np.nan, 5], FLOAT), np.array(-1, FLOAT), np.array(2, FLOAT)]),
-        ("TopK", [np.array([3, np.nan, 5, 1, np.nan, 4, 2, 9], FLOAT), np.array([4])]),
-    ],
-)
-def test_what_is_no_number_stays_none(kind: str, inputs: list[Array]) -> None:
-    """A NaN that vanishes would hide a model that is broken."""
-    outputs = [FLOAT, INT] if kind == "TopK" else [FLOAT]
-    attributes: dict[str, Any] = {"axis": -1} if kind == "TopK" else {}
-    names = [f"x{i}" for i in range(len(inputs))]
-    one = helper.make_node(kind, names, [f"y{i}" for i in range(len(outputs))], **attributes)
-    feeds = dict(zip(names, inputs, strict=True))
-    expected = run_nodes([one], feeds, {f"y{i}": kind for i, kind in enumerate(outputs)})
-    own = {f"node0_{name}": value for name, value in attributes.items()}
-    found = run_sequence(f"onnx.{kind}", inputs, outputs, **own)
-    for value, wanted in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(value, wanted)
-
-
-def test_tensors_without_numbers_take_no_time() -> None:
-    """Their other sizes may be as large as they like."""
-    wide = np.zeros((2**20, 2**20, 0), INT)
-    for kind, inputs, given in (
-        ("Gather", [wide, np.array([0])], {"node0_axis": 1}),
-        ("Concat", [wide, wide], {"node0_axis": 1}),
-        ("Expand", [np.zeros((1, 0), INT), np.array([2**40, 0])], {}),
-    ):
-        [found] = run_sequence(f"onnx.{kind}", inputs, [INT], **given)
-        assert found.size == 0
-
-
-def test_outputs_are_as_many_as_are_made() -> None:
-    with pytest.raises(Exception, match="the number of outputs does not fit"):
-        run_sequence("onnx.Add", [TWO, TWO], [INT, INT])
 
 
 ONE, TWO = np.array(1), np.array([1, 2])

@@ -20,6 +20,12 @@ def all_graphs(graph: onnx.GraphProto, depth: int = 0) -> Iterator[tuple[int, on
             yield from all_graphs(inner, depth + 1)
 
 
+def set_nodes(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> None:
+    """Give a graph these nodes in place of its own, some of which may be among them."""
+    del graph.node[:]
+    graph.node.extend(nodes)
+
+
 def taken_names(graph: onnx.GraphProto) -> set[str]:
     """The names of all inputs of nodes, in the graph and in graphs inside it."""
     return {name for _, inner in all_graphs(graph) for node in inner.node for name in node.input}
@@ -55,8 +61,7 @@ def merge(graph: onnx.GraphProto, operators: Collection[str]) -> None:
         nodes.append(node)
         for inner in inner_graphs(node):
             merge(inner, operators)
-    del graph.node[:]
-    graph.node.extend(nodes)
+    set_nodes(graph, nodes)
 
 
 def is_fixed(node: onnx.NodeProto, fixed: Collection[str]) -> bool:
@@ -77,12 +82,9 @@ def lift(graph: onnx.GraphProto, constants: Collection[str]) -> None:
             lifts = is_fixed(node, fixed) and (depth == 0 or results.isdisjoint(node.output))
             fixed.update(node.output if lifts else ())
             (lifted if lifts and depth > 0 else kept).append(node)
-        del inner.node[:]
-        inner.node.extend(kept)
-    rest = list(graph.node)
-    del graph.node[:]
-    graph.node.extend([*(node for node in rest if is_fixed(node, fixed)), *lifted])
-    graph.node.extend(node for node in rest if not is_fixed(node, fixed))
+        set_nodes(inner, kept)
+    first = [node for node in graph.node if is_fixed(node, fixed)]
+    set_nodes(graph, [*first, *lifted, *(node for node in graph.node if not is_fixed(node, fixed))])
 
 
 def _rename(node: onnx.NodeProto, names: Mapping[str, str]) -> None:

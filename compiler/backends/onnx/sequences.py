@@ -6,7 +6,6 @@ loop of such nodes alone becomes a While, which takes many turns in a call.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import count
 from types import MappingProxyType
 
 import onnx
@@ -19,6 +18,7 @@ from xformc.compiler.backends.onnx.graphs import (
     made_names,
     merge,
     needed_names,
+    set_nodes,
     taken_names,
 )
 from xformc.compiler.backends.onnx.types_of import BOOL, FLOAT, INT64, KERNELS, types_of
@@ -74,99 +74,93 @@ def join(graph: onnx.GraphProto, weights: Mapping[str, int] = MappingProxyType({
     merge(graph, STANDARD)
     constants = frozenset(taken_names(graph) - made_names(graph))  # what nothing makes are weights
     lift(graph, constants)
-    _Joining().join(graph, weights, constants)
+    _join(graph, weights, constants)
 
 
-class _Joining:
-    def __init__(self) -> None:
-        self.numbers = count()
+def _join(
+    graph: onnx.GraphProto, outer: Mapping[str, int | None], fixed: frozenset[str], around: onnx.NodeProto | None = None
+) -> None:
+    """Join the nodes of a graph, which is inside the node `around`, unless it is the outermost.
 
-    def join(
-        self,
-        graph: onnx.GraphProto,
-        outer: Mapping[str, int | None],
-        fixed: frozenset[str],
-        around: onnx.NodeProto | None = None,
-    ) -> None:
-        """Join the nodes of a graph, which is inside the node `around`, unless it is the outermost.
+    `outer` has the types of values outside it, and `fixed` are those that are the same in each call: ONNX Runtime
+    computes nodes of them alone when it loads the model.
+    """
+    known = {**outer, **{tensor.name: tensor.data_type for tensor in graph.initializer}}
+    known |= {value.name: value.type.tensor_type.elem_type for value in graph.input}
+    for node in graph.node:
+        if is_fixed(node, fixed):
+            fixed |= set(node.output)
+        for inner in inner_graphs(node):
+            _join(inner, known, fixed, node)
+        known |= dict(zip(node.output, types_of(node, known), strict=True))
+    nodes, results = list(graph.node), [value.name for value in graph.output]
+    can = [_can_join(node, known, fixed) for node in nodes]
+    endless = around is not None and around.op_type == "Loop" and not around.input[0]
+    collects = around is not None and len(graph.output) != len(graph.input) - 1
+    loop = _loop(graph, nodes) if endless and not collects and all(can) and nodes else None
+    joined = loop or _sequences(nodes, can, results, MOST_KERNELS if around is None else None)
+    set_nodes(graph, joined)
+    named = {value.name for value in (*graph.value_info, *graph.output)}
+    typed = [name for node in joined if node.op_type in (SEQUENCE, WHILE) for name in node.output]
+    infos = [helper.make_tensor_value_info(name, known[name] or 0, None) for name in typed if name not in named]
+    graph.value_info.extend(infos)
 
-        `outer` has the types of values outside it, and `fixed` are those that are the same in each call: ONNX Runtime
-        computes nodes of them alone when it loads the model.
-        """
-        known = {**outer, **{tensor.name: tensor.data_type for tensor in graph.initializer}}
-        known |= {value.name: value.type.tensor_type.elem_type for value in graph.input}
-        for node in graph.node:
-            if is_fixed(node, fixed):
-                fixed |= set(node.output)
-            for inner in inner_graphs(node):
-                self.join(inner, known, fixed, node)
-            known |= dict(zip(node.output, types_of(node, known), strict=True))
-        nodes, results = list(graph.node), [value.name for value in graph.output]
-        can = [_can_join(node, known, fixed) for node in nodes]
-        endless = around is not None and around.op_type == "Loop" and not around.input[0]
-        collects = around is not None and len(graph.output) != len(graph.input) - 1
-        loop = self._loop(graph, nodes) if endless and not collects and all(can) and nodes else None
-        joined = loop or self._sequences(nodes, can, results, MOST_KERNELS if around is None else None)
-        del graph.node[:]
-        graph.node.extend(joined)
-        named = {value.name for value in (*graph.value_info, *graph.output)}
-        typed = [name for node in joined if node.op_type in (SEQUENCE, WHILE) for name in node.output]
-        infos = [helper.make_tensor_value_info(name, known[name] or 0, None) for name in typed if name not in named]
-        graph.value_info.extend(infos)
 
-    def _loop(self, graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto] | None:
-        """The body of a loop without a number of turns as one node, unless it needs the number of its turn."""
-        inputs, results = [value.name for value in graph.input], [value.name for value in graph.output]
-        made = {name for node in nodes for name in node.output}
-        if not made.issuperset(results) or any(needed_names(node) & set(inputs[:2]) for node in nodes):
-            return None
-        node = self._joined(WHILE, nodes, results)
-        places = {name: place for place, name in enumerate(node.input)}
-        carried = [places.get(name, _NONE) for name in inputs[2:]]
-        node.attribute.append(helper.make_attribute("carried", carried, attr_type=onnx.AttributeProto.INTS))
-        return [node]
+def _loop(graph: onnx.GraphProto, nodes: Sequence[onnx.NodeProto]) -> list[onnx.NodeProto] | None:
+    """The body of a loop without a number of turns as one node, unless it needs the number of its turn."""
+    inputs, results = [value.name for value in graph.input], [value.name for value in graph.output]
+    made = {name for node in nodes for name in node.output}
+    if not made.issuperset(results) or any(needed_names(node) & set(inputs[:2]) for node in nodes):
+        return None
+    node = _joined(WHILE, nodes, results)
+    places = {name: place for place, name in enumerate(node.input)}
+    carried = [places.get(name, _NONE) for name in inputs[2:]]
+    node.attribute.append(helper.make_attribute("carried", carried, attr_type=onnx.AttributeProto.INTS))
+    return [node]
 
-    def _sequences(
-        self, nodes: Sequence[onnx.NodeProto], can: Sequence[bool], results: Collection[str], most: int | None
-    ) -> list[onnx.NodeProto]:
-        """The nodes of a scope, those that follow one another as one; at most so many of these are kernels."""
-        runs = _runs(nodes, can, most)
-        needs = [set[str]().union(*map(needed_names, run)) for run in runs]
-        joined = list[onnx.NodeProto]()
-        own = {node.output[0] for node, joins in zip(nodes, can, strict=True) if joins and node.op_type in _OWN}
-        for index, run in enumerate(runs):
-            if len(run) == 1 and run[0].output[0] not in own:
-                joined += run
-                continue
-            elsewhere = set(results).union(*needs[:index], *needs[index + 1 :])
-            outputs = [name for node in run for name in node.output if name in elsewhere]
-            # The results of nodes that only write to caches may be needed by none.
-            joined.append(self._joined(SEQUENCE, run, outputs or run[-1].output[:1]))
-        return joined
 
-    def _joined(self, kind: str, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> onnx.NodeProto:
-        """One node of these nodes with these outputs."""
-        made = {name: None for node in nodes for name in node.output}
-        given = {name: None for node in nodes for name in node.input if name and name not in made}
-        numbers = {name: number for number, name in enumerate([*given, *made])} | {"": _NONE}
-        node = helper.make_node(
-            kind,
-            [*given],
-            outputs,
-            name=f"{nodes[-1].name}:{kind}.{next(self.numbers)}",
-            domain=DOMAIN,
-            given=len(given),
-            kinds=" ".join(("" if node.domain == DOMAIN else _STANDARD) + node.op_type for node in nodes),
-            output_counts=[len(node.output) for node in nodes],
-            results=[numbers[name] for name in outputs],
-        )
-        operands = [numbers[name] for node in nodes for name in node.input]
-        for name, values in (("operand_counts", [len(node.input) for node in nodes]), ("operands", operands)):
-            node.attribute.append(helper.make_attribute(name, values, attr_type=onnx.AttributeProto.INTS))
-        for index, one in enumerate(nodes):
-            for attribute in one.attribute:
-                node.attribute.append(_renamed(attribute, _prefix(index) + attribute.name))
-        return node
+def _sequences(
+    nodes: Sequence[onnx.NodeProto], can: Sequence[bool], results: Collection[str], most: int | None
+) -> list[onnx.NodeProto]:
+    """The nodes of a scope, those that follow one another as one; at most so many of these are kernels."""
+    runs = _runs(nodes, can, most)
+    needs = [set[str]().union(*map(needed_names, run)) for run in runs]
+    joined = list[onnx.NodeProto]()
+    own = {node.output[0] for node, joins in zip(nodes, can, strict=True) if joins and node.op_type in _OWN}
+    for index, run in enumerate(runs):
+        if len(run) == 1 and run[0].output[0] not in own:
+            joined += run
+            continue
+        elsewhere = set(results).union(*needs[:index], *needs[index + 1 :])
+        outputs = [name for node in run for name in node.output if name in elsewhere]
+        # The results of nodes that only write to caches may be needed by none.
+        joined.append(_joined(SEQUENCE, run, outputs or run[-1].output[:1]))
+    return joined
+
+
+def _joined(kind: str, nodes: Sequence[onnx.NodeProto], outputs: Sequence[str]) -> onnx.NodeProto:
+    """One node of these nodes with these outputs."""
+    made = {name: None for node in nodes for name in node.output}
+    given = {name: None for node in nodes for name in node.input if name and name not in made}
+    numbers = {name: number for number, name in enumerate([*given, *made])} | {"": _NONE}
+    node = helper.make_node(
+        kind,
+        [*given],
+        outputs,
+        name=f"{nodes[-1].name or nodes[-1].output[0]}:{kind}",
+        domain=DOMAIN,
+        given=len(given),
+        kinds=" ".join(("" if node.domain == DOMAIN else _STANDARD) + node.op_type for node in nodes),
+        output_counts=[len(node.output) for node in nodes],
+        results=[numbers[name] for name in outputs],
+    )
+    operands = [numbers[name] for node in nodes for name in node.input]
+    for name, values in (("operand_counts", [len(node.input) for node in nodes]), ("operands", operands)):
+        node.attribute.append(helper.make_attribute(name, values, attr_type=onnx.AttributeProto.INTS))
+    for index, one in enumerate(nodes):
+        for attribute in one.attribute:
+            node.attribute.append(_renamed(attribute, _prefix(index) + attribute.name))
+    return node
 
 
 def _can_join(node: onnx.NodeProto, known: Mapping[str, int | None], fixed: frozenset[str]) -> bool:
@@ -228,8 +222,7 @@ def _renamed(attribute: onnx.AttributeProto, name: str) -> onnx.AttributeProto:
 def split(graph: onnx.GraphProto) -> None:
     """Replace the joined nodes in a graph, and in the graphs inside it, by what they were joined of."""
     nodes = [one for node in graph.node for one in (_parts(node) if node.op_type in _JOINED else (node,))]
-    del graph.node[:]
-    graph.node.extend(nodes)
+    set_nodes(graph, nodes)
     for node in graph.node:
         for inner in inner_graphs(node):
             split(inner)
