@@ -1,4 +1,4 @@
-// The arithmetic of attention and of the candidates, for each kind of machine.
+// The arithmetic of attention, of the candidates and of positions, for each kind of machine.
 #pragma once
 
 #include <algorithm>
@@ -115,6 +115,9 @@ struct StepRoutines {
 
   // Writes e^((logit - highest) / divisor) of each logit; of exponents below -87, e^-87.
   void (*weigh)(const float* logits, int64_t count, float highest, float divisor, float* weights);
+
+  // Writes the sine of each number, or with `quarters` = 1 its cosine, whatever stands beside it.
+  void (*waves)(const float* x, int64_t count, int64_t quarters, float* results);
 };
 
 extern const StepRoutines STEP_PORTABLE;

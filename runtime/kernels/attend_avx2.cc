@@ -104,8 +104,9 @@ struct Vector {
 
 #include "attend_routines.h"
 #include "search_routines.h"
+#include "wave_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_AVX2 = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh};
+const StepRoutines STEP_AVX2 = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh, waves};
 }
 #endif

@@ -78,8 +78,9 @@ struct Vector : Floats {
 
 #include "attend_routines.h"
 #include "search_routines.h"
+#include "wave_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_NEON = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh};
+const StepRoutines STEP_NEON = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh, waves};
 }
 #endif

@@ -96,7 +96,8 @@ struct Vector {
 
 #include "attend_routines.h"
 #include "search_routines.h"
+#include "wave_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_PORTABLE = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh};
+const StepRoutines STEP_PORTABLE = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh, waves};
 }

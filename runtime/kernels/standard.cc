@@ -8,6 +8,7 @@
 #include <limits>
 #include <numeric>
 
+#include "attend.h"
 #include "kernel.h"
 
 namespace xformc {
@@ -336,26 +337,19 @@ struct Clip : Kernel {
   }
 };
 
-// The sine of x, or its cosine, by a polynomial for what is left of x beyond multiples of pi / 2. It is computed in
-// double and so differs from the exact one by no more than the rounding to float; and it does not depend on where x
-// lies among others.
-float wave(float x, int64_t quarters) {
-  if (!(std::fabs(x) < 1e7f)) return quarters == 0 ? std::sin(x) : std::cos(x);
-  constexpr double BIG = 6755399441055744.0;  // 1.5 * 2^52: adding it rounds to an integer
-  const double count = x * 0.6366197723675814 + BIG, turns = count - BIG;
-  const double rest = (x - turns * 1.5707963267341256) - turns * 6.077100506506192e-11, square = rest * rest;
-  const int64_t quarter = static_cast<int64_t>(turns) + quarters;
-  const double sine =
-      rest + rest * square * (-1.0 / 6 + square * (1.0 / 120 + square * (-1.0 / 5040 + square * (1.0 / 362880))));
-  const double cosine =
-      1 + square * (-0.5 + square * (1.0 / 24 + square * (-1.0 / 720 + square * (1.0 / 40320 - square / 3628800))));
-  const double found = quarter % 2 == 0 ? sine : cosine;
-  return static_cast<float>((quarter & 2) == 0 ? found : -found);
-}
-
 template <int64_t quarters>
-struct Wave {
-  float operator()(float one) const { return wave(one, quarters); }
+struct Wave : Kernel {
+  explicit Wave(const Attributes&) {}
+  void run(const Context& context) override {
+    const Value& x = needed(context, 0);
+    require(x.type == FLOAT, "the input has a type that is not known here");
+    float* results = static_cast<float*>(context.make_output(0, x.shape, FLOAT));
+    const int64_t count = x.count();
+    parallel(context, static_cast<size_t>(ceil_div(count, TOGETHER)), [&](size_t i) {
+      const int64_t first = static_cast<int64_t>(i) * TOGETHER;
+      step_routines().waves(x.as<float>() + first, std::min(TOGETHER, count - first), quarters, results + first);
+    });
+  }
 };
 
 struct Cast : Kernel {
@@ -588,17 +582,21 @@ struct Concat : Kernel {
     count_of(shape);
     char* result = static_cast<char*>(context.make_output(0, shape, first->type));
     if (count_of(shape) == 0) return;
-    const int64_t outer = product(shape, 0, axis);
-    const int64_t inner = product(shape, axis + 1, shape.size()) * size_of(first->type);
+    const int64_t outer = product(shape, 0, axis), inner = product(shape, axis + 1, shape.size());
+    const int64_t size = size_of(first->type);
     for (size_t i = 0; i < context.input_count(); ++i) {
       const Value& part = context.input(i);
       if (part.shape[axis] == 0) continue;
       for (size_t other = 0; other < shape.size(); ++other) {
         require(other == axis || part.shape[other] == shape[other], "the parts differ in an axis");
       }
-      const int64_t bytes = part.shape[axis] * inner;
-      for (int64_t row = 0; row < outer; ++row) {
-        std::copy_n(static_cast<const char*>(part.data) + row * bytes, bytes, result + row * total * inner);
+      const int64_t numbers = part.shape[axis] * inner, bytes = numbers * size;
+      if (numbers == 1) {
+        move(context, first->type, Shape{outer}, part.data, Steps{1}, result, Steps{total * inner});
+      } else {
+        for (int64_t row = 0; row < outer; ++row) {
+          std::copy_n(static_cast<const char*>(part.data) + row * bytes, bytes, result + row * total * inner * size);
+        }
       }
       result += bytes;
     }
@@ -876,8 +874,8 @@ const Operators& standard_operators() {
     add("onnx.Neg", make_kernel<Each<Negative>>);
     add("onnx.Abs", make_kernel<Each<Magnitude>>);
     add("onnx.Clip", make_kernel<Clip>);
-    add("onnx.Sin", make_kernel<Each<Wave<0>, false>>);
-    add("onnx.Cos", make_kernel<Each<Wave<1>, false>>);
+    add("onnx.Sin", make_kernel<Wave<0>>);
+    add("onnx.Cos", make_kernel<Wave<1>>);
     add("onnx.Cast", make_kernel<Cast>);
     add("onnx.Where", make_kernel<Where>);
     add("onnx.Identity", make_kernel<Identity>);
