@@ -28,14 +28,12 @@ class Expected:
 
     def fits(self, array: NDArray[Any]) -> bool:
         """Whether the type and the axes are those expected."""
-        return (
-            array.dtype == self.dtype
-            and array.ndim == len(self.shape)
-            and all(
-                found in (wanted if isinstance(wanted, range) else (wanted,))
-                for found, wanted in zip(array.shape, self.shape, strict=True)
-            )
-        )
+        same_axes = array.dtype == self.dtype and array.ndim == len(self.shape)
+        return same_axes and all(map(_is_size, array.shape, self.shape))
+
+
+def _is_size(found: int, wanted: int | range) -> bool:
+    return found == wanted or (isinstance(wanted, range) and found in wanted)
 
 
 def up_to(most: int) -> range:

@@ -211,12 +211,10 @@ def ranks_of(session: Any) -> dict[str, int]:
 def with_rows(feeds: Mapping[str, Any], ranks: Mapping[str, int]) -> dict[str, Any]:
     """Return the inputs; one value of an option becomes a row for all texts, where the model takes a row for each."""
     rows = dict(feeds)
-    for name, rank in ranks.items():
-        value = rows.get(name)
-        if isinstance(value, np.ndarray):
-            array = cast("NDArray[Any]", value)
-            if array.ndim < rank:
-                rows[name] = array.reshape((1,) * (rank - array.ndim) + array.shape)
+    for name, value in feeds.items():
+        rank = ranks.get(name, 0)
+        if rank > 0 and isinstance(value, np.ndarray) and value.ndim < rank:
+            rows[name] = cast("NDArray[Any]", value)[(np.newaxis,) * (rank - value.ndim)]
     return rows
 
 

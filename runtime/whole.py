@@ -42,8 +42,10 @@ class WholeModel:
 
     def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
         """See `Executor`."""
-        named = {self._old_names.get(name, name): array for name, array in with_rows(feeds, self._ranks).items()}
-        return self._session.run(list(self._interface.outputs), named, options)
+        named = with_rows(feeds, self._ranks)
+        if self._old_names:
+            named = {self._old_names.get(name, name): array for name, array in named.items()}
+        return self._session.run(self._interface.outputs, named, options)
 
     def _find_old_names(self) -> dict[str, str]:
         """Return the older names of this model's inputs, by current name."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, Protocol
 
 import numpy as np
@@ -137,7 +137,7 @@ def write_rows(
         else:
             found = search_rows(session, some, manifest, options, constraint=constraint)
         for row, index in enumerate(filled):
-            heads = values_of(beside, found.others, row, row_lengths(given, rows[index]), tokenizer)
+            heads = values_of(beside, found.others, row, row_lengths(given, rows[index]), tokenizer) if beside else {}
             results[index] = hypotheses_of(tokenizer, written, found, row, heads)
         if session.of_text is not None:
             texts = [[one.tokens for one in results[index]] for index in filled]
@@ -159,13 +159,13 @@ def hypotheses_of(
 ) -> list[Hypothesis]:
     """Return the hypotheses of a row, best first, with the other results of the row."""
     hypotheses: list[Hypothesis] = []
-    for rank, score in enumerate(found.scores[row]):
-        if score == -np.inf and hypotheses:
+    for rank, score in enumerate(found.scores[row].tolist()):
+        if score == -inf and hypotheses:
             break
         ids, text = found.text(row, rank), ""
         if tokenizer is not None and written in tokenizer.vocabularies:
             text = tokenizer.decode(written, ids)
-        hypotheses.append(Hypothesis(text, float(score), ids, heads))
+        hypotheses.append(Hypothesis(text, score, ids, heads))
     return hypotheses
 
 
