@@ -102,7 +102,7 @@ class _Searches:
     def most(self, index: int) -> int:
         """The most tokens that a text has after its prefix; 0 for a row without a source, or whose text is given."""
         row, longest = self.given[index], self.manifest.inputs[self.manifest.written].longest
-        if not is_filled(self.manifest, row) or self.special.last in row.get(PREFIX, ()):
+        if not is_filled(self.manifest.given, row) or self.special.last in row.get(PREFIX, ()):
             return 0
         own = replace(self.options, **{name: row[name].item() for name in LIMITS if name in row})
         source = next(iter(row_lengths(self.manifest.given, row).values()))

@@ -129,7 +129,7 @@ def write_rows(
     beside = beside_text(manifest.results)
     nothing = nothing_of({name: result for name, result in manifest.results.items() if name != written}, tokenizer)
     results = [[Hypothesis("", 0.0, (), nothing)] for _ in rows]
-    filled = [index for index, row in enumerate(rows) if is_filled(manifest, row)]
+    filled = [index for index, row in enumerate(rows) if is_filled(given, row)]
     if filled:
         some = [rows[index] for index in filled]
         if isinstance(options, SampleOptions):
@@ -148,9 +148,8 @@ def write_rows(
     return results
 
 
-def is_filled(manifest: Manifest, row: Row) -> bool:
+def is_filled(given: Mapping[str, Input], row: Row) -> bool:
     """Return whether the inputs of a row have anything to write about."""
-    given = manifest.given
     return all(number >= given[name].least for name, number in row_lengths(given, row).items())
 
 

@@ -5,7 +5,6 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -157,12 +156,12 @@ class Manifest:
         """How the engine computes its results."""
         return TASKS[self.task].decoding
 
-    @cached_property
+    @property
     def written(self) -> str:
         """The input that the engine writes; only for engines that write text."""
         return next(name for name, result in self.results.items() if result.kind == "text")
 
-    @cached_property
+    @property
     def given(self) -> Mapping[str, Input]:
         """The inputs that a call gives: all but the written text."""
         return given_inputs(self.inputs, self.results)
