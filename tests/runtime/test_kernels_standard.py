@@ -11,7 +11,8 @@ from onnx import helper
 
 from tests.runtime.kernel_session import Array, alone, node, run_node, run_nodes
 from tests.runtime.standard_nodes import FLOAT, INT, NODES, drawn, result_types
-from xformc.compiler.backends.onnx.sequences import SEQUENCE, STANDARD, join
+from xformc.compiler.backends.onnx.sequences import SEQUENCE, join
+from xformc.compiler.backends.onnx.standard import STANDARD
 
 
 def joined(

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import onnx
-from onnx import TensorProto, helper
+from onnx import helper
 
 from xformc.compiler.backends.onnx.graphs import (
     inner_graphs,
@@ -21,7 +21,8 @@ from xformc.compiler.backends.onnx.graphs import (
     set_nodes,
     taken_names,
 )
-from xformc.compiler.backends.onnx.types_of import BOOL, FLOAT, INT64, KERNELS, types_of
+from xformc.compiler.backends.onnx.standard import STANDARD
+from xformc.compiler.backends.onnx.types_of import KERNELS, types_of
 from xformc.format.operators import DOMAIN
 
 SEQUENCE, WHILE = "Sequence", "While"
@@ -33,37 +34,6 @@ MOST_KERNELS = 8
 """Outside of loops, whose turns are short: an encoder may read many texts, and what is too long can be stopped."""
 _STANDARD = "onnx."
 """What the names of ONNX's own operators begin with in a Sequence."""
-
-_FLOATS, _INTEGERS, _FLAGS = frozenset({FLOAT}), frozenset({INT64}), frozenset({BOOL})
-_NUMBERS, _ANY, _PLAIN = _FLOATS | _INTEGERS, frozenset[int](), frozenset[str]()
-_CAST = _NUMBERS | _FLAGS | {TensorProto.INT32}
-_COMPARES = ("Less", "LessOrEqual", "Greater", "GreaterOrEqual")
-STANDARD: Mapping[str, tuple[frozenset[int], frozenset[str]]] = {
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Max", "Min", "Neg", "Abs", "Clip"), (_NUMBERS, _PLAIN)),
-    **dict.fromkeys(_COMPARES, (_NUMBERS, _PLAIN)),
-    **dict.fromkeys(("And", "Or", "Not", "NonZero"), (_FLAGS, _PLAIN)),
-    **dict.fromkeys(("Mod", "Range"), (_INTEGERS, _PLAIN)),
-    **dict.fromkeys(("Floor", "Sin", "Cos"), (_FLOATS, _PLAIN)),
-    **dict.fromkeys(("Where", "Identity", "Size", "Squeeze", "Unsqueeze", "Reshape"), (_ANY, _PLAIN)),
-    **dict.fromkeys(("Expand", "Slice", "Pad", "ScatterND"), (_ANY, _PLAIN)),
-    **dict.fromkeys(("Concat", "Gather", "GatherElements"), (_ANY, frozenset({"axis"}))),
-    **dict.fromkeys(("ReduceSum", "ReduceMax", "ReduceMin"), (_INTEGERS, frozenset({"keepdims"}))),
-    "Equal": (_NUMBERS | _FLAGS, _PLAIN),
-    "Cast": (_CAST, frozenset({"to"})),
-    "Shape": (_ANY, frozenset({"start", "end"})),
-    "Transpose": (_ANY, frozenset({"perm"})),
-    "TopK": (_FLOATS, frozenset({"axis"})),
-}
-"""The operators of ONNX that a Sequence may have: types of their first input, or none for any, and their attributes.
-Those that add up floats are missing: the last bit of a sum depends on its order, which is ONNX Runtime's own."""
-_OWN = frozenset({"Sin", "Cos"})
-"""Those that do not compute the bits of ONNX Runtime's, which depend on a number's place among others."""
-_COUNTS = {**dict.fromkeys(("Max", "Min"), (2,)), "Clip": (3,), "Slice": (4,), "Pad": (2, 3)}
-"""How many inputs these have in a Sequence: others are not known there."""
-_LISTED = frozenset(
-    {"Gather", "GatherElements", "ScatterND", "Slice", "Pad", "Expand", "Reshape", "Squeeze", "Unsqueeze", "TopK"}
-)
-"""Those whose second input is int64."""
 
 
 def join(graph: onnx.GraphProto, weights: Mapping[str, int] = MappingProxyType({})) -> None:
@@ -126,9 +96,9 @@ def _sequences(
     runs = _runs(nodes, can, most)
     needs = [set[str]().union(*map(needed_names, run)) for run in runs]
     joined = list[onnx.NodeProto]()
-    own = {node.output[0] for node, joins in zip(nodes, can, strict=True) if joins and node.op_type in _OWN}
+    inexact = {node.output[0] for node, joins in zip(nodes, can, strict=True) if joins and not _is_exact(node)}
     for index, run in enumerate(runs):
-        if len(run) == 1 and run[0].output[0] not in own:
+        if len(run) == 1 and run[0].output[0] not in inexact:
             joined += run
             continue
         elsewhere = set(results).union(*needs[:index], *needs[index + 1 :])
@@ -169,19 +139,12 @@ def _can_join(node: onnx.NodeProto, known: Mapping[str, int | None], fixed: froz
         return node.op_type in KERNELS
     if node.op_type not in STANDARD or node.domain or fixed.issuperset(node.output):
         return False
-    allowed, attributes = STANDARD[node.op_type]
-    types = [known.get(name) for name in node.input if name]
-    values = {one.name: one for one in node.attribute}
-    return (
-        None not in types
-        and (not allowed or types[0] in allowed)
-        and values.keys() <= attributes
-        and (node.op_type not in _COUNTS or len(types) == len(node.input) in _COUNTS[node.op_type])
-        and (node.op_type != "Transpose" or "perm" in values)
-        and (node.op_type != "Cast" or values["to"].i in _CAST)
-        and (node.op_type != "TopK" or "axis" not in values or values["axis"].i == -1)
-        and (node.op_type not in _LISTED or types[1:2] in ([], [INT64]))
-    )
+    return STANDARD[node.op_type].fits(node, [known.get(name) for name in node.input if name])
+
+
+def _is_exact(node: onnx.NodeProto) -> bool:
+    """Whether ONNX Runtime would compute the same bits."""
+    return bool(node.domain) or STANDARD[node.op_type].exact
 
 
 def _runs(nodes: Sequence[onnx.NodeProto], can: Sequence[bool], most: int | None) -> list[list[onnx.NodeProto]]:
