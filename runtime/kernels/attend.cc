@@ -36,12 +36,13 @@ struct Attend : Kernel {
     std::iota(every.begin(), every.end(), 0);
     for_each_head(context, queries, keys, [&](int64_t sentence, int64_t first, int64_t last) {
       const int64_t slot = slots[sentence];
-      std::vector<int64_t> found;
+      static thread_local std::vector<int64_t> found;
+      found.clear();
       for (int64_t i = 0; mask != nullptr && i < keys; ++i) {
         if (mask[slot * keys + i]) found.push_back(i);
       }
       const std::vector<int64_t>& seen = mask == nullptr ? every : found;
-      const Scratch scratch(scratch_size(keys));
+      float* space = scratch(scratch_size(keys));
       for (int64_t head = first; head < last; ++head) {
         const int64_t place = slot * keys * queries.shared + head;
         const int64_t ahead = head + 1 < last ? static_cast<int64_t>(seen.size()) : 0;
@@ -58,7 +59,7 @@ struct Attend : Kernel {
         if (head == first) fetch_rows(memory, seen);
         const int64_t together = queries.rows * queries.repeated, count = static_cast<int64_t>(seen.size());
         pack_keys(routines, memory, seen.data(), count, together);
-        attend(queries, bias, sentence, head, memory, seen, every, scratch.data());
+        attend(queries, bias, sentence, head, memory, seen, every, space);
       }
     });
   }

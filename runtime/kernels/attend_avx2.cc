@@ -107,6 +107,7 @@ struct Vector {
 #include "wave_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_AVX2 = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh, waves};
+const StepRoutines STEP_AVX2 = {attend, attend,   attend, pack,    pack,  pack,
+                                narrow, quantize, scan,   collect, weigh, waves};
 }
 #endif

@@ -64,12 +64,15 @@ struct CacheView {
   }
 };
 
-// The rows of a cache that the hypotheses of one sentence see, of `keys` positions the last of which is `position`.
+// The rows of a cache that the hypotheses of one sentence see.
 class Past {
  public:
-  // `ancestors` [hypotheses, room], or null if each hypothesis has been in its own beam; `beam` is the cache's.
-  Past(const int64_t* ancestors, int64_t hypotheses, int64_t beam, int64_t position, int64_t room, int64_t keys)
-      : hypotheses_(hypotheses), keys_(keys), rows_(static_cast<size_t>(hypotheses * keys)) {
+  // Those of `keys` positions, the last of which is `position`. `ancestors` are [hypotheses, room], or null if each
+  // hypothesis has been in its own beam; `beam` is the cache's.
+  void find(const int64_t* ancestors, int64_t hypotheses, int64_t beam, int64_t position, int64_t room, int64_t keys) {
+    hypotheses_ = hypotheses;
+    keys_ = keys;
+    rows_.resize(static_cast<size_t>(hypotheses * keys));
     const int64_t oldest = position + 1 - keys;
     for (int64_t hypothesis = 0; hypothesis < hypotheses; ++hypothesis) {
       int64_t* row = &rows_[static_cast<size_t>(hypothesis * keys)];
@@ -88,6 +91,7 @@ class Past {
  private:
   // Finds the number of leading rows that all hypotheses share, and lists all rows, the shared ones only once.
   void find_shared() {
+    shared_ = 0;
     for (bool same = true; same && shared_ < keys_;) {
       for (int64_t i = 1; i < hypotheses_; ++i) same = same && of(i)[shared_] == of(0)[shared_];
       shared_ += same;
@@ -100,7 +104,7 @@ class Past {
     }
   }
 
-  int64_t hypotheses_, keys_, shared_ = 0;
+  int64_t hypotheses_ = 0, keys_ = 0, shared_ = 0;
   std::vector<int64_t> rows_, each_once_;
 };
 
@@ -179,8 +183,9 @@ struct AttendCached : OverCaches<AttendCached> {
       const int64_t own = sentence * hypotheses, slot = slots[sentence], position = positions[sentence];
       const int64_t count = std::min(most, position + 1);
       const int64_t* own_ancestors = ancestors == nullptr ? nullptr : ancestors + own * room;
-      const Past past(own_ancestors, hypotheses, beam, position, room, count);
-      const Scratch scratch(scratch_size(count));
+      static thread_local Past past;
+      past.find(own_ancestors, hypotheses, beam, position, room, count);
+      float* space = scratch(scratch_size(count));
       keys.write(key.data + own * keys.newest_step(), hypotheses, slot, position, first, last);
       values.write(value.data + own * values.newest_step(), hypotheses, slot, position, first, last);
       for (int64_t head = first; head < last; ++head) {
@@ -189,7 +194,7 @@ struct AttendCached : OverCaches<AttendCached> {
             keys.head(slot, head), values.head(slot, head), keys.step(),    values.step(),           keys.depth,
             values.depth,          attributes.scale,        attributes.cap, past.each_once().data(), ahead};
         if (head == first) fetch_rows(memory, past.each_once());
-        Groups<Stored> groups(routines, memory, past.shared(), scratch.data());
+        Groups<Stored> groups(routines, memory, past.shared(), space);
         for (int64_t hypothesis = 0; hypothesis < hypotheses; ++hypothesis) {
           for (int64_t r = 0; r < queries.repeated; ++r) {
             const float* row_bias = bias.of(hypothesis, head, r);
@@ -228,7 +233,7 @@ struct ExtendCached : OverCaches<ExtendCached> {
       const int64_t own = sentence * positions, slot = slots[sentence], position = at[sentence];
       const int64_t oldest = window > 0 ? std::max<int64_t>(0, position - window) : 0;
       const int64_t count = position + positions - oldest, unseen = most - count;
-      const Scratch scratch(scratch_size(count));
+      float* space = scratch(scratch_size(count));
       keys.extend(key.data + own * keys.newest_step(), positions, slot, position, first, last);
       values.extend(value.data + own * values.newest_step(), positions, slot, position, first, last);
       for (int64_t head = first; head < last; ++head) {
@@ -237,7 +242,7 @@ struct ExtendCached : OverCaches<ExtendCached> {
             values.depth,          attributes.scale,        attributes.cap, rows.data() + oldest, 0};
         const int64_t together = window > 0 ? 0 : positions * queries.repeated;
         pack_keys(routines, memory, rows.data(), count, together);
-        Groups<Stored> groups(routines, memory, window > 0 ? 0 : count, scratch.data());
+        Groups<Stored> groups(routines, memory, window > 0 ? 0 : count, space);
         for (int64_t i = 0; i < positions; ++i) {
           const int64_t end = position + i + 1, from = window > 0 ? std::max(oldest, end - window) : 0;
           for (int64_t r = 0; r < queries.repeated; ++r) {

@@ -81,6 +81,7 @@ struct Vector : Floats {
 #include "wave_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_NEON = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh, waves};
+const StepRoutines STEP_NEON = {attend, attend,   attend, pack,    pack,  pack,
+                                narrow, quantize, scan,   collect, weigh, waves};
 }
 #endif

@@ -99,5 +99,6 @@ struct Vector {
 #include "wave_routines.h"
 
 namespace xformc {
-const StepRoutines STEP_PORTABLE = {attend, attend, attend, pack, pack, pack, narrow, quantize, scan, collect, weigh, waves};
+const StepRoutines STEP_PORTABLE = {attend, attend,   attend, pack,    pack,  pack,
+                                    narrow, quantize, scan,   collect, weigh, waves};
 }

@@ -166,21 +166,11 @@ void for_each_head(const Context& context, const Queries& queries, int64_t keys,
   });
 }
 
-// Scratch memory, aligned to a cache line.
-class Scratch {
- public:
-  explicit Scratch(int64_t size) : all_(new float[static_cast<size_t>(size + LINE)]) {
-    data_ = all_.get() + (LINE - reinterpret_cast<uintptr_t>(all_.get()) / sizeof(float) % LINE);
-  }
-
-  float* data() const { return data_; }
-
- private:
-  static constexpr int64_t LINE = 16;
-
-  std::unique_ptr<float[]> all_;
-  float* data_;
-};
+// Scratch memory of the calling thread.
+inline float* scratch(int64_t size) {
+  static thread_local Buffer buffer;
+  return buffer.at_least<float>(size);
+}
 
 // Prefetches rows of a head.
 template <typename Stored>
