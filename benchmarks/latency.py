@@ -1,13 +1,14 @@
 """How long single sentences take, from text to text: a trained engine beside CTranslate2.
 
     python -m benchmarks.latency ENGINE RUN test.en [--beside ENGINE] [--lines 300] [--threads 1 2] [--rounds 3]
+        [--turn 1]
 
 Each system has the setting that is fastest on some lines: the number of threads, and for CTranslate2, which gets the
 same weights and precision (float32 beside bfloat16, which it lacks on a CPU), CT2_FORCE_CPU_ISA=AVX512 or its default.
 If ENGINE has a shortlist, CTranslate2 with the same lists as its vocabulary map is a system of its own, and so is
-another engine, such as one of the same run that an earlier xformc built. Then the systems take turns, each with one
-line at a time, in a random order: none finds its own code and weights in the caches more often than another. The time
-of a line is the median of its rounds. The lines are spread evenly over the file.
+another engine, such as one of the same run that an earlier xformc built. Then the systems take turns, in a random
+order. With one line in a turn, each comes after other programs, which have taken the caches; with --turn 50, each is at
+work by itself. The time of a line is the median of its rounds. The lines are spread evenly over the file.
 """
 
 import argparse
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=300)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--turn", type=int, default=1, help="lines that a system translates before the next one does")
     given = parser.parse_args()
     everything = [line for line in read_text_file(given.source) if line.strip()]
     count = min(given.lines, len(everything))
@@ -91,9 +93,9 @@ def measure(given: argparse.Namespace, lines: list[str], folder: Path) -> dict[s
     random = Random(0)
     for _ in range(given.rounds):
         took = {name: list[float]() for name in chosen}
-        for line in lines:
+        for first in range(0, len(lines), given.turn):
             for name in random.sample(list(chosen), len(chosen)):
-                took[name].append(chosen[name]([line])[0])
+                took[name] += [chosen[name]([line])[0] for line in lines[first : first + given.turn]]
         for name, found in took.items():
             rounds[name].append(found)
     for peer in peers.values():
