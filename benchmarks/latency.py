@@ -20,14 +20,8 @@ from itertools import product
 from pathlib import Path
 from random import Random
 
-from benchmarks.decode.engines import write_peer
 from benchmarks.decode.speed import SETTINGS
-from benchmarks.text import Peer, Setting, one_tokenizer, ours, pieces_of
-from xformc.compiler import compile_spec
-from xformc.compiler.certify.certify import engine_shortlist
-from xformc.compiler.spec import load_spec
-from xformc.compiler.weight_files import load_weights
-from xformc.format.names import MODEL
+from benchmarks.text import Peer, SameModel, Setting, ours
 from xformc.runtime import Engine, load
 from xformc.runtime.text.lines import read_text_file
 
@@ -73,17 +67,12 @@ def measure(given: argparse.Namespace, lines: list[str], folder: Path) -> dict[s
     """The seconds of each line by system, of which ENGINE is the first, in its fastest setting."""
     engines = {threads: load(given.engine, threads=threads) for threads in given.threads}
     engine = engines[given.threads[0]]
-    tokenizer = one_tokenizer(engine, given.engine)
-    spec = load_spec(given.engine / "spec.yaml")
-    weights = load_weights(given.run, compile_spec(spec))
-    own, pieces = engine.manifest, pieces_of(tokenizer, engine)
-    shortlist = engine_shortlist(given.engine / MODEL, own.inputs, own.written)
-    write_peer(spec, weights, engine.manifest.precision, folder / "peer", pieces, shortlist)
-    peers = {threads: Peer(engine, folder / "peer", tokenizer, threads, None) for threads in given.threads}
+    same = SameModel.written(engine, given.engine, given.run, folder)
+    peers = {threads: Peer(engine, same, threads, None) for threads in given.threads}
     systems: dict[str, dict[str, Translate]] = {"xformc": _of_engines(engines)}
     if given.beside is not None:
         systems["beside it"] = _of_engines({threads: load(given.beside, threads=threads) for threads in given.threads})
-    for listed in sorted({False, shortlist is not None}):
+    for listed in sorted({False, same.listed}):
         systems[f"ctranslate2{' with vmap' * listed}"] = {
             f"{threads} threads, {name}": partial(peers[threads].translate, Setting(name, 1, BATCH_TOKENS, listed))
             for threads, name in product(peers, SETTINGS)

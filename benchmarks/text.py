@@ -63,13 +63,34 @@ class Player:
     translate: Callable[[list[str]], tuple[float, list[str]]]
 
 
-class Peer:
-    """CTranslate2 with the engine's weights, in one process for each of SETTINGS."""
+@dataclass(frozen=True)
+class SameModel:
+    """The model of an engine for CTranslate2, in `folder`: its spec and weights, its SentencePiece model, and whether
+    it has the engine's shortlist as its vocabulary map."""
 
-    def __init__(self, engine: Engine, model: Path, tokenizer: Path, threads: int, longest: int | None) -> None:
+    spec: Spec
+    weights: Mapping[str, np.ndarray]
+    tokenizer: Path
+    listed: bool
+    folder: Path
+
+    @classmethod
+    def written(cls, engine: Engine, place: Path, run: Path, folder: Path) -> "SameModel":
+        """Write it for the engine at `place`, which was built from a run."""
+        own, tokenizer, spec = engine.manifest, one_tokenizer(engine, place), load_spec(place / "spec.yaml")
+        weights = load_weights(run, compile_spec(spec))
+        shortlist = engine_shortlist(place / MODEL, own.inputs, own.written)
+        write_peer(spec, weights, own.precision, folder, pieces_of(tokenizer, engine), shortlist)
+        return cls(spec, weights, tokenizer, shortlist is not None, folder)
+
+
+class Peer:
+    """CTranslate2 with the engine's model, in one process for each of SETTINGS."""
+
+    def __init__(self, engine: Engine, same: SameModel, threads: int, longest: int | None) -> None:
         self._longest = longest or USUAL_LENGTH
-        self._search, self._threads, self._model = engine.manifest.search, threads, str(model)
-        self._precision, self._tokenizer = peer_precision(engine.manifest.precision), str(tokenizer)
+        self._search, self._threads, self._model = engine.manifest.search, threads, str(same.folder)
+        self._precision, self._tokenizer = peer_precision(engine.manifest.precision), str(same.tokenizer)
         self._children = {name: Child("peer", variables) for name, variables in SETTINGS.items()}
         self._loaded = dict[str, int]()
 
@@ -138,16 +159,11 @@ def compare(
 ) -> dict[str, dict[str, Any]]:
     """Run all systems on all lines in turns, each in its best setting; return the results by name."""
     engine = load(arguments.engine, threads=arguments.threads)
-    tokenizer = one_tokenizer(engine, arguments.engine)
-    spec = load_spec(arguments.engine / "spec.yaml")
-    weights = load_weights(arguments.run, compile_spec(spec))
+    same = SameModel.written(engine, arguments.engine, arguments.run, folder / "peer")
     tried, players = lines[:TRIED_LINES], dict[str, Player]()
     if arguments.hugging_face:
-        players = hugging_face(spec, weights, engine, arguments, tried, folder / "onnx")
-    own, pieces = engine.manifest, pieces_of(tokenizer, engine)
-    shortlist = engine_shortlist(arguments.engine / MODEL, own.inputs, own.written)
-    write_peer(spec, weights, engine.manifest.precision, folder / "peer", pieces, shortlist)
-    peer = Peer(engine, folder / "peer", tokenizer, arguments.threads, arguments.longest)
+        players = hugging_face(same.spec, same.weights, engine, arguments, tried, folder / "onnx")
+    peer = Peer(engine, same, arguments.threads, arguments.longest)
     workers = min(
         (1, arguments.threads),
         key=lambda count: min(ours(engine, tried, count, arguments.longest)[0] for _ in range(2)),
@@ -158,7 +174,7 @@ def compare(
         "ctranslate2": Player(str(setting), partial(peer.translate, setting)),
         **players,
     }
-    if shortlist is not None:
+    if same.listed:
         setting = peer.best(tried, listed=True)
         players["with vmap"] = Player(str(setting), partial(peer.translate, setting))
     if arguments.all is not None:
