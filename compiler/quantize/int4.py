@@ -75,6 +75,11 @@ def from_nibble_panels(stored: NDArray[np.uint8], scale: Floats) -> tuple[NDArra
     return rounded, scale.transpose(0, 2, 1).reshape(-1, blocks)[:new]
 
 
+_PANEL_SCALE = ".panel_scale"
+"""Panels have scales of their own: another model of the engine may have the same weight by rows or blocks. Engines that
+were built before they had a name have them as `SCALE`."""
+
+
 def _scale(matrix: Matrix, new: int, width: int) -> StoredTensor:
     return StoredTensor(Element.FLOAT, (new, -(-width // BLOCK)), lambda: round_blocks(matrix())[1])
 
@@ -112,11 +117,14 @@ def _store_panels(matrix: Matrix, new: int, width: int) -> dict[str, StoredTenso
     count, blocks = -(-new // PANEL), -(-width // BLOCK)
     return {
         INT4_PANELS: StoredTensor(Element.UINT8, (count, blocks, *NIBBLES), lambda: made()[0]),
-        SCALE: StoredTensor(Element.FLOAT, (count, blocks, PANEL), lambda: made()[1]),
+        _PANEL_SCALE: StoredTensor(Element.FLOAT, (count, blocks, PANEL), lambda: made()[1]),
     }
 
 
-def _read_panels(array: NDArray[Any], scale: NDArray[Any] | None, count: int) -> NDArray[Any] | None:
+def _read_panels(
+    array: NDArray[Any], own: NDArray[Any] | None, other: NDArray[Any] | None, count: int
+) -> NDArray[Any] | None:
+    scale = other if own is None else own
     if array.ndim != 5 or array.shape[2:] != NIBBLES or scale is None:
         return None
     if scale.shape != (*array.shape[:2], PANEL) or 0 in scale.shape:
@@ -135,7 +143,7 @@ class Int4(NumberFormat):
     layouts: ClassVar[Layouts] = {
         "rows": Layout("", Element.INT4, _store_rows, _read_rows),
         "blocks": Layout(BLOCKS, Element.UINT8, _store_blocks, _read_blocks),
-        "panels": Layout(INT4_PANELS, Element.UINT8, _store_panels, _read_panels),
+        "panels": Layout(INT4_PANELS, Element.UINT8, _store_panels, _read_panels, beside=(_PANEL_SCALE, SCALE)),
     }
     coarse = True
 

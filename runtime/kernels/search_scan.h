@@ -301,7 +301,23 @@ class Continuations {
     }
     if (const TimedRow* times = automaton.times(row)) times->choose(found);
     std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    if (phrases_ && phrases_->any(row / beam)) leave_best(found, *edits_of(row));
     return found;
+  }
+
+  // Leaves as many tokens as a row without edits has, beside those that continue phrases.
+  void leave_best(std::vector<std::pair<float, int64_t>>& found, const std::vector<Edit>& edits) const {
+    const auto continues = [&](int64_t token) {
+      const auto edit = std::lower_bound(edits.begin(), edits.end(), token,
+                                         [](const Edit& one, int64_t other) { return one.token < other; });
+      return edit != edits.end() && edit->token == token && edit->kept;
+    };
+    size_t size = 0;
+    int64_t left = count;
+    for (const auto& one : found) {
+      if (continues(one.second) || left-- > 0) found[size++] = one;
+    }
+    found.resize(size);
   }
 
   void read_edits(const Edits& edits, int64_t vocabulary) {

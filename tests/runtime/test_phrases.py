@@ -35,6 +35,8 @@ def test_every_text_has_its_phrases_whatever_else_is_asked(engines: dict[Target,
     texts, phrases = TEXTS * 5, lists_of_phrases(5 * len(TEXTS))
     searches: list[tuple[int, Any]] = [(1, {}), (5, {"stop_rule": "best"})]
     searches.append((2, {"suppress_tokens": [5, 6, 7], "no_repeat_ngram_size": 2, "max_length_offset": 1}))
+    for penalty in (-0.5, 0.5, 1.0, 2.0):  # which raise and lower the scores of tokens that a text has
+        searches += [(width, {"presence_penalty": penalty, "frequency_penalty": 0.5}) for width in (2, 3, 4)]
     for beam_size, options in searches:
         found = {
             target: engine.translate(texts, phrases=phrases, beam_size=beam_size, n_best=beam_size, **options)

@@ -10,6 +10,8 @@ FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 FIRST, SECOND, TO = -1, -2, -3
 """Types of results: that of the first or the second input, or what the attribute `to` says."""
 
+KNOWN = frozenset({FLOAT, INT64, BOOL, TensorProto.FLOAT16, TensorProto.INT8, TensorProto.INT16, TensorProto.INT32})
+"""The types of tensors in a Sequence: those whose sizes the kernels know."""
 _NUMBERS = frozenset({FLOAT, INT64})
 _CAST = _NUMBERS | {BOOL, TensorProto.INT32}
 _ANY = frozenset[int]()
@@ -19,7 +21,7 @@ _ANY = frozenset[int]()
 class Standard:
     """An operator of ONNX, in the forms that a Sequence knows.
 
-    first: the types of its first input; none for any.
+    first: the types of its first input; none for any that is known.
     attributes: those that it may have.
     inputs: how many it may have; none for any.
     lists: whether its second input is a list of int64, if there is one.
@@ -38,7 +40,7 @@ class Standard:
         """Whether a node of the operator, whose inputs have these types, has such a form."""
         values = {one.name: one for one in node.attribute}
         return (
-            None not in types
+            KNOWN.issuperset(types)
             and (not self.first or types[0] in self.first)
             and values.keys() <= {*self.attributes}
             and (not self.inputs or len(types) == len(node.input) in self.inputs)
