@@ -39,7 +39,7 @@ def _translations(subject: Subject, progress: Callable[[str], None]) -> Iterator
         for tokens in together.texts()[row]:
             for form, scores in ((subject.rounding, rounded), (subject, exact)):
                 given = (search_scorer(form, source), form.special, tuple(tokens), options)
-                scores.append(rescore(*given, opening=opening_of(form.program)))
+                scores.append(rescore(*given, opening=opening_of(form.program), coverage=form.coverage(source)))
     bound = noise_bound(np.array(rounded), np.array(exact))
     what = "scores of the engine's hypotheses and of the training form"
     yield Stage("results", what, _worst(together.scores.reshape(-1), np.array(rounded)), bound, _counted(rounded))

@@ -69,6 +69,27 @@ def test_engines_for_gpus_are_certified_in_their_own_numbers(
     assert [(stage.name, stage.value) for stage in verified.stages] == [(s.name, s.value) for s in built.stages]
 
 
+INTEGERS = ["rnn_language_model", "lstm_language_model", "gru_classifier", "bilstm_tagger", "seq2seq", "sparse_experts"]
+"""Specs whose products in int8 stand among nodes of ONNX that are joined."""
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"), [*((name, "int8") for name in INTEGERS), *(("seq2seq_attention", one) for one in LOSSY)]
+)
+def test_products_among_other_nodes_are_certified(name: str, precision: Precision, tmp_path: Path) -> None:
+    kernel_library()
+    assert build(small(name), "native", precision, tmp_path / "engine").passed
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8", "int4"])
+def test_scores_with_a_penalty_by_default_are_certified(precision: Precision, tmp_path: Path) -> None:
+    (tmp_path / "model.yaml").write_text(
+        "extends: transformer_base\nsizes: {layers: 2, d_model: 16, d_ff: 24, heads: 2, vocabulary: 40}\n"
+        "decode: {coverage_penalty: 0.3}\n"
+    )
+    assert build(load_spec(tmp_path / "model.yaml"), "cpu", precision, tmp_path / "engine").passed
+
+
 def test_a_wrong_product_in_16_bits_fails_the_build(
     tiny_spec: Spec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
