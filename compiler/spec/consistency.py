@@ -24,11 +24,12 @@ def unused(tree: Tree, kind: str, section: str, used: frozenset[str]) -> list[Pr
     """Report names that the file itself declares under `section` and nothing uses; what it extends is not reported."""
     found = tree.get(section)
     entries = {} if found is None else found.entries
-    return [
-        Problem(entry.key, f"the {kind} '{name}' is never used", suggest(name, used) or _elsewhere(tree, name))
-        for name, entry in entries.items()
-        if name not in used and is_own(entry, tree)
-    ]
+    idle = {name: entry for name, entry in entries.items() if name not in used and is_own(entry, tree)}
+    hints = {name: suggest(name, used) or _elsewhere(tree, name) or _REMOVE for name in idle}
+    return [Problem(entry.key, f"the {kind} '{name}' is never used", hints[name]) for name, entry in idle.items()]
+
+
+_REMOVE = "remove it; what is inherited and never used does no harm"
 
 
 def unused_blocks(tree: Tree) -> list[Problem]:

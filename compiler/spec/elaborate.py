@@ -158,6 +158,7 @@ class Elaborator:
             self.log.leave(x)
             carried = {name: after.values[name] for name in carried}
             turns.append({name: after.values[name] for name in names})
+        self.writer.end_repeat(carried.values())
         return self.log.leave(x)
 
     def times(self, repeat: Repeat, scope: Scope) -> int:

@@ -1,10 +1,10 @@
 """Writes the graph of a spec: nodes with their places, parameters with their ties, masks of inputs."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Graph, Initial, Op, Parameter, Value
+from xformc.compiler.graph.graph import Graph, Initial, Node, Op, Parameter, Value
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.initialization import Initialization
 from xformc.compiler.graph.primitives import Keys
@@ -51,6 +51,7 @@ class Writer:
         self._declared: dict[str, Parameter] = {}
         self._spans: dict[str, Span] = {}
         self._stages: dict[str, Problem] = {}
+        self._carried: set[str] = set()
         self.behind: dict[str, tuple[str, Op]] = {}
         """The values whose last axis came behind another by matching names, each with that axis and the op."""
         self._masks: dict[str, Value] = {}
@@ -214,15 +215,38 @@ class Writer:
         """Note that `value` is that of a stage: if nothing uses it, the stage is named and not its last step."""
         self._stages[value.name] = Problem(span, f"the result of the stage '{name}' is never used")
 
+    def end_repeat(self, carried: Iterable[Value]) -> None:
+        """Note the values that a last turn would carry to the next: nothing has to use them."""
+        self._carried.update(value.name for value in carried)
+
     def finish(self, results: Sequence[Value]) -> Graph:
         """The graph. Raises: SpecError for ties to unknown parameters; for unused results, inputs and parameters."""
         raise_problems(self._tied.problems(self._declared))
         for name in self._tied.members:
             known, first = self._root.parameters[name], self._declared[name]
             self._root.parameters[name] = replace(known, initial=first.initial, outputs=first.outputs)
-        graph = self._root.finish(results)
+        graph = self._without_carried(self._root.finish(results))
         raise_problems(self._unused(graph) or self._idle(graph))
         return graph
+
+    def _without_carried(self, graph: Graph) -> Graph:
+        """The graph without what only values that a last turn would carry need, and without its parameters."""
+        needed = {value.name for value in graph.outputs}
+        read, left, kept = set(needed), set[str](), list[Node]()
+        for node in reversed(graph.nodes):
+            names = {value.name for value in node.outputs}
+            idle = not names & needed and bool(names & (self._carried | read))
+            if idle and not isinstance(node.op, AuxiliaryLoss):
+                left.update(value.name for value in node.inputs)
+            else:
+                needed.update(value.name for value in node.inputs)
+                kept.append(node)
+            read.update(value.name for value in node.inputs)
+        for parameter in graph.parameters:
+            if parameter.name in left - needed:
+                del self._root.parameters[parameter.name]
+        parameters = tuple(one for one in graph.parameters if one.name in self._root.parameters)
+        return replace(graph, nodes=tuple(reversed(kept)), parameters=parameters)
 
     def _unused(self, graph: Graph) -> list[Problem]:
         used = {value.name for node in graph.nodes for value in node.inputs} | {value.name for value in graph.outputs}

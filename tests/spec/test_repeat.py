@@ -51,6 +51,25 @@ def test_a_step_is_the_training_form(tmp_path: Path, name: str) -> None:
     assert_steps_are_the_training_form(language_graph(tmp_path, f"[{' '.join(DECODED[name].split())}]"), tmp_path)
 
 
+CARRIED = SPEC.replace(
+    "REPEAT",
+    "{repeat: layers, carry: {old: start}, do: {new: {linear: d_model}, end: {plus: {from: new, by: BY}},"
+    " old: {linear: {from: new, to: d_model}}, result: {tanh: {from: end}}}}",
+)
+
+
+@pytest.mark.parametrize("turns", [1, 3])
+def test_the_last_turn_carries_nothing(build: Build, turns: int) -> None:
+    paths = _paths(build(CARRIED.replace("layers: 4", f"layers: {turns}").replace("BY", "old")))
+    steps = [f"layers/{turn}/{step}" for turn in range(turns) for step in ("new", "old")[: 2 - (turn == turns - 1)]]
+    assert [path for path in paths if path.endswith("weight")] == [f"states/{step}/weight" for step in steps]
+
+
+def test_what_no_turn_uses_is_refused(problems: Problems) -> None:
+    found = problems(CARRIED.replace("BY", "start"))
+    assert [problem.message for problem in found] == ["the result of this step is never used"]
+
+
 def test_numbers_differ_by_turn(build: Build) -> None:
     graph = _repeated(
         build,
