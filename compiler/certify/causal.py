@@ -23,7 +23,7 @@ def first_dependent(module: TorchModule, time: str, feeds: Feeds, bound: float) 
     keys, worst, length = keys_of(module.graph, time), 0.0, feeds[time].shape[1]
     compared = [node for node in module.graph.nodes if _compared(node.outputs[0], time, keys)]
     with torch.inference_mode():
-        known = module.all_values(*(torch.tensor(feeds[value.name]) for value in module.graph.inputs))
+        known = _exchanged(module, time, feeds, length)  # nothing is, but sums are in the same order
         for first in sorted({1, length // 2, length - 1} - {0}):
             found = _exchanged(module, time, feeds, first)
             for node in compared:
