@@ -255,13 +255,17 @@ def _reads(query: Type, rows: tuple[str, ...], shared: tuple[str, ...]) -> bool:
 
 
 def _slotted(decoder: Decoder) -> frozenset[str]:
-    """The constants that only attention reads, as keys, values or mask, so that rows can address them by slot."""
+    """The constants that only attention reads, as keys, values or mask, so that rows can address them by slot.
+
+    A step of several tokens may read in a loop what the step of one token reads by attention.
+    """
+    nodes = [*decoder.step.nodes, *(() if decoder.extend is None else decoder.extend.nodes)]
     memories = [
         {value.name for value in node.inputs[1 : 3 + node.op.masks]}
-        for node in decoder.step.nodes
+        for node in nodes
         if isinstance(node.op, Attention) and _attends(node.op, node)
     ]
-    uses = Counter(value.name for node in decoder.step.nodes for value in node.inputs)
+    uses = Counter(value.name for node in nodes for value in node.inputs)
     attended = Counter(name for names in memories for name in names)
     found = {value.name for value in decoder.constants if 0 < uses[value.name] == attended[value.name]}
     return _whole(memories, found)
