@@ -25,13 +25,20 @@ Ids Vocabulary::encode_words(std::string_view text) const {
 }
 
 std::string Vocabulary::decode(const Ids& ids) const {
-  Ids plain;
-  std::copy_if(ids.begin(), ids.end(), std::back_inserter(plain), [this](int64_t id) { return !special_.has(id); });
-  const std::string text = text_of(plain);
-  if (std::none_of(ids.begin(), ids.end(), [this](int64_t id) { return id == special_.unknown; })) return text;
-  std::string joined;
-  for (const std::string_view word : split_words(text)) joined.append(joined.empty() ? "" : " ").append(word);
-  return joined;
+  Ids known;
+  std::vector<size_t> places;  // of unknown tokens, in `known`
+  for (const int64_t id : ids) {
+    if (!special_.has(id)) known.push_back(id);
+    if (id == special_.unknown && (places.empty() || places.back() != known.size())) places.push_back(known.size());
+  }
+  std::string text = text_of(known);
+  for (auto place = places.rbegin(); place != places.rend(); ++place) {
+    known.resize(*place);
+    const size_t at = text_of(known).size();
+    if (at == 0 || at > text.size() || text[at - 1] != ' ') continue;
+    if (at == text.size() || text[at] == ' ') text.erase(at - 1, 1);
+  }
+  return text;
 }
 
 }  // namespace xformc

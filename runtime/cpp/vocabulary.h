@@ -41,7 +41,7 @@ class Vocabulary {
   // One id for each word between spaces, without an end token; a word of several tokens is unknown.
   Ids encode_words(std::string_view text) const;
 
-  // The text of ids without special tokens; an unknown token leaves no double space.
+  // The text of ids without special tokens; an unknown token leaves one of the spaces around it.
   std::string decode(const Ids& ids) const;
 
   // The special tokens before and after a text.

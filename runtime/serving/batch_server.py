@@ -174,7 +174,7 @@ class BatchServer(Generic[AnyReply]):
                 replies.append(reply)
                 while len(replies) >= most or (replies and replies[0].done()):
                     yield replies.popleft().result()
-        except UserError:
+        except Exception:  # of what the texts are read from, too
             while replies:
                 yield replies.popleft().result()
             raise

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Protocol, cast
 
@@ -93,11 +94,22 @@ class Tokenizer:
         return self.vocabularies[name].pieces(ids)
 
     def decode(self, name: str, ids: Sequence[int]) -> str:
-        """Return the text of ids without special tokens; an unknown token leaves no double space."""
+        """Return the text of ids without special tokens; an unknown token leaves one of the spaces around it.
+
+        So the text of more ids begins with that of these, but for a space at its end.
+        """
         vocabulary, special = self.vocabularies[name], self.vocabularies[name].special
         hidden = frozenset(special.ids)
-        text = vocabulary.decode([one for one in ids if one not in hidden])
-        return " ".join(text.split()) if special.unknown in ids else text
+        known = [one for one in ids if one not in hidden]
+        text = vocabulary.decode(known)
+        if special.unknown in ids:
+            before = accumulate((one not in hidden for one in ids), initial=0)
+            places = {count for count, one in zip(before, ids, strict=False) if one == special.unknown}
+            for count in sorted(places, reverse=True):
+                at = len(vocabulary.decode(known[:count]))
+                if text[at - 1 : at] == " " and text[at : at + 1] in ("", " "):
+                    text = text[: at - 1] + text[at:]
+        return text
 
 
 def load_tokenizer(directory: Path, manifest: Manifest) -> Tokenizer | None:

@@ -70,6 +70,16 @@ def test_an_import_bans_what_its_origin_bans(xformc: CommandLine, tmp_path: Path
     assert (section.no_repeat_ngram_size, section.repetition_penalty, section.suppress_tokens) == (3, 1.2, [7, 19])
 
 
+@pytest.mark.parametrize(("said", "least"), [({"min_length": 9}, 9), ({"min_new_tokens": 6, "min_length": 2}, 7)])
+def test_an_import_ends_no_text_before_its_origin_does(
+    xformc: CommandLine, tmp_path: Path, said: dict, least: int
+) -> None:
+    write_foreign(tmp_path / "model", FAMILIES["marian"])
+    (tmp_path / "model" / "generation_config.json").write_text(json.dumps(said))
+    assert xformc("import", tmp_path / "model", "-o", tmp_path / "run").code == 0
+    assert load_spec(tmp_path / "run" / "spec.yaml").decode.min_length == least
+
+
 def test_an_import_is_built_without_a_tokenizer(xformc: CommandLine, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(b"of another model")
     xformc("import", folder, "-o", tmp_path / "run")

@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import time
+from collections.abc import Iterator
 from concurrent.futures import CancelledError
 from pathlib import Path
 from random import Random
@@ -123,6 +124,18 @@ def test_a_reply_gives_its_text_as_it_comes(folder: Path) -> None:
             assert asyncio.run(read(replies[1])) == whole[1].text
             assert [reply.result().tokens for reply in replies] == [one.tokens for one in whole]
             assert not replies[0].cancel()
+
+
+def test_texts_before_an_error_of_their_source_are_written(folder: Path) -> None:
+    def texts() -> Iterator[str]:
+        yield from WORDS[:4]
+        raise OSError("the connection is closed")
+
+    found = list[object]()
+    with load(folder / "cpu", threads=1) as engine, pytest.raises(OSError, match="connection"):
+        for one in engine.generate_stream(texts(), slots=2, max_new_tokens=3):
+            found.append(one)
+    assert len(found) == 4
 
 
 def test_texts_are_cancelled_at_any_time(folder: Path) -> None:

@@ -85,6 +85,20 @@ def test_back_translations_are_sources_with_a_tag(folder: Path) -> None:
     assert (first["source"], first["target"]) == (f"<BT> {wanted.text}", "one two three")
 
 
+def test_what_has_ended_is_not_taken_for_another_job(folder: Path) -> None:
+    decoding, (first, second) = Decoding(folder / "engine", {"n_best": 1}), (folder / "some", folder / "more")
+    first.write_text("red house\n")
+    second.write_text("red house\none two\n")
+    done = distill([first], decoding, folder / "ended")
+    assert distill([first], decoding, folder / "ended", resume=True) == done
+    for texts, other, message in (
+        (first, Decoding(folder / "engine", {"n_best": 2}), "begun with another engine or other options"),
+        (second, decoding, "the text has changed"),
+    ):
+        with pytest.raises(UserError, match=message):
+            distill([texts], other, folder / "ended", resume=True)
+
+
 def test_killed_distillation_resumes_to_the_byte(folder: Path) -> None:
     decoding = Decoding(folder / "engine", {"n_best": 2})
     distill([folder / "mono"], decoding, folder / "whole")

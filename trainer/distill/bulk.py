@@ -95,7 +95,12 @@ def distill(
     """
     manifest = certified(decoding)
     if resume and (out / RECORD).exists():
-        return _read(out / RECORD)
+        done = _of_job(_read(out / RECORD), decoding, out)
+        if any(True for _ in _after(_chunks(texts), done)):
+            raise _changed()
+        if valid is not None:
+            _write_validation(valid, COLUMNS[manifest.task], out / VALID)
+        return done
     if out.exists() and any(out.iterdir()) and not (resume and (out / LOCK).exists()):
         hint = "continue it with --resume" if (out / LOCK).exists() else "give --output a new folder"
         raise UserError("already exists", place=str(out), hint=hint)
@@ -143,12 +148,9 @@ def _no_row(_line: int, _item: object) -> Row:
 
 
 def _decode(texts: Sequence[Path], decoding: Decoding, out: Path, decoded: Decoded, report: Report) -> Distilled:
-    identity = job_hash(_described(decoding))
-    part = out / f"{TRAIN}.partial"
-    so_far = _read(out / PROGRESS) if (out / PROGRESS).exists() else Distilled(identity)
-    if so_far.job != identity:
-        hint = "give the options that it began with, or another folder with -o"
-        raise UserError("was begun with another engine or other options", place=str(out), hint=hint)
+    part, begun = out / f"{TRAIN}.partial", (out / PROGRESS).exists()
+    so_far = _read(out / PROGRESS) if begun else Distilled(job_hash(_described(decoding)))
+    so_far = _of_job(so_far, decoding, out)
     with cut(part, so_far.bytes).open("ab") as file:
         for chunk, rows in decoded(_after(_chunks(texts), so_far)):
             file.write(rows.content)
@@ -163,6 +165,18 @@ def _decode(texts: Sequence[Path], decoding: Decoding, out: Path, decoded: Decod
     for name in (PROGRESS, LOCK):
         (out / name).unlink(missing_ok=True)
     return so_far
+
+
+def _of_job(so_far: Distilled, decoding: Decoding, out: Path) -> Distilled:
+    """What is decoded. Raises: UserError if it is of another job."""
+    if so_far.job != job_hash(_described(decoding)):
+        hint = "give the options that it began with, or another folder with -o"
+        raise UserError("was begun with another engine or other options", place=str(out), hint=hint)
+    return so_far
+
+
+def _changed() -> UserError:
+    return UserError("the text has changed since it was begun", hint="decode it into a new folder with -o")
 
 
 def _described(decoding: Decoding) -> Mapping[str, object]:
@@ -189,7 +203,7 @@ def _after(chunks: Iterator[Lines], so_far: Distilled) -> Iterator[Lines]:
     while count < so_far.lines and (chunk := next(chunks, None)) is not None:
         text, count = chunk.text, count + len(chunk.lines)
     if (text, count) != (so_far.text, so_far.lines):
-        raise UserError("the text has changed since it was begun", hint="decode it into a new folder with -o")
+        raise _changed()
     yield from chunks
 
 

@@ -40,6 +40,17 @@ def banned(values: Mapping[str, Scalar]) -> dict[str, Plain]:
     return found
 
 
+def shortest(values: Mapping[str, Scalar]) -> dict[str, Plain]:
+    """The setting `min_length` of a config of a model that translates.
+
+    Both count the end token of a text; transformers counts the token before the first one as well, but for
+    `min_new_tokens`.
+    """
+    whole, new = (values.get(name) for name in ("min_length", "min_new_tokens"))
+    least = max(whole if isinstance(whole, int) else 0, new + 1 if isinstance(new, int) and new > 0 else 0)
+    return {"min_length": least} if least > 0 else {}
+
+
 def banned_at_first(values: Mapping[str, Scalar]) -> dict[str, Plain]:
     """The setting `suppress_first` of a config with tokens that never begin a text, after its prefix."""
     tokens = [value for key, value in values.items() if key.partition(".")[0] == BEGUN and value is not None]

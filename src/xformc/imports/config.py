@@ -31,7 +31,7 @@ _INERT = """model_type architectures _name_or_path transformers_version torch_dt
 pad_token_id sep_token_id decoder_start_token_id
 id2label label2id output_attentions output_hidden_states return_dict use_cache use_return_dict
 problem_type chunk_size_feed_forward task_specific_params finetuning_task torchscript tokenizer_class initializer_range
-gradient_checkpointing num_labels _num_labels max_length min_length do_sample
+gradient_checkpointing num_labels _num_labels max_length min_length min_new_tokens do_sample
 num_beams top_k top_p temperature length_penalty
 early_stopping no_repeat_ngram_size forced_bos_token_id forced_eos_token_id bad_words_ids suppress_tokens
 begin_suppress_tokens repetition_penalty"""
@@ -40,8 +40,8 @@ IGNORED = frozenset(_INERT.split())
 
 WRITTEN_WITH = frozenset(
     """bos_token_id eos_token_id pad_token_id decoder_start_token_id num_beams length_penalty early_stopping
-max_length no_repeat_ngram_size forced_bos_token_id forced_decoder_ids repetition_penalty suppress_tokens
-begin_suppress_tokens lang_to_id task_to_id no_timestamps_token_id
+max_length min_length min_new_tokens no_repeat_ngram_size forced_bos_token_id forced_decoder_ids repetition_penalty
+suppress_tokens begin_suppress_tokens lang_to_id task_to_id no_timestamps_token_id
 max_initial_timestamp_index bad_words_ids""".split()  # noqa: SIM905 (a list of words)
 )
 """The keys of a generation_config.json that replace those of the config."""

@@ -17,7 +17,7 @@ from xformc.compiler.weight_files import graph_shapes
 from xformc.errors import UserError
 from xformc.files import atomic_directory
 from xformc.format.names import IMPORTED, SHORTLIST, SPEC, WEIGHTS
-from xformc.imports.banned import banned, banned_at_first, forced, spoken
+from xformc.imports.banned import banned, banned_at_first, forced, shortest, spoken
 from xformc.imports.config import CONFIG, label_names, resolve
 from xformc.imports.origin import Origin
 from xformc.imports.origins import READERS
@@ -129,7 +129,7 @@ def _with_settings(spec: dict[str, Plain], values: Mapping[str, Scalar]) -> dict
     bans, decode = banned(values), spec.get("decode", {})
     assert isinstance(decode, dict)
     if "beam_size" in decode:
-        more = {**bans, **banned_at_first(values), **forced(values)}
+        more = {**bans, **shortest(values), **banned_at_first(values), **forced(values)}
         speech = decode.get("speech")
         if isinstance(speech, dict):
             more["speech"] = {**speech, **spoken(values)}
