@@ -24,7 +24,7 @@ COMPILER = PROGRAMS | {"compiler", "compiler.search", "compiler.backends", "comp
 MAY_USE = {
     "errors": set[str](),
     "extras": set[str](),
-    "files": set[str](),
+    "files": {"errors"},
     "terminal": set[str](),
     "api": PROGRAMS | {"compiler.backends", "runtime", "trainer", "specs"},
     "format": set[str](),

@@ -8,8 +8,8 @@ import torch
 
 from xformc.compiler.weight_files import Weights, check_shapes, read_weights
 from xformc.errors import UserError
-from xformc.files import atomic_write
-from xformc.trainer.checkpoint import list_checkpoints, writing
+from xformc.files import atomic_write, writing
+from xformc.trainer.checkpoint import list_checkpoints
 from xformc.trainer.tensors import write_tensors
 
 

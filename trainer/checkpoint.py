@@ -151,15 +151,6 @@ def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) 
 
 
 @contextmanager
-def writing(path: Path, hint: str | None = None) -> Generator[None]:
-    """Turn a failed write (a full disk, a missing permission) into a UserError that names `path`."""
-    try:
-        yield
-    except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", place=str(path), hint=hint) from error
-
-
-@contextmanager
 def _opened(path: Path) -> Generator[Any]:
     """A safetensors file. Raises: UserError if it cannot be read, also later."""
     try:

@@ -15,9 +15,9 @@ from types import TracebackType
 import torch
 
 from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
-from xformc.files import flush
+from xformc.files import flush, writing
 from xformc.format.names import WEIGHTS
-from xformc.trainer.checkpoint import OPTIMIZER, STATE, State, checkpoint_folder, optimizer_tensors, writing
+from xformc.trainer.checkpoint import OPTIMIZER, STATE, State, checkpoint_folder, optimizer_tensors
 from xformc.trainer.parallel import rows_of
 from xformc.trainer.processes import ALONE, Processes
 from xformc.trainer.tensors import Rows, begin_tensors, write_rows

@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from xformc.errors import UserError
-from xformc.files import atomic_write
-from xformc.trainer.checkpoint import State, writing
+from xformc.files import atomic_write, writing
+from xformc.trainer.checkpoint import State
 from xformc.trainer.loop import Update
 from xformc.trainer.scores.checkpoint_scores import Scored
 from xformc.trainer.sinks import Sink

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from xformc.errors import UserError
-from xformc.files import atomic_directory
+from xformc.files import atomic_directory, writing
 from xformc.format.names import SPEC
-from xformc.trainer.checkpoint import remove_leavings, writing
+from xformc.trainer.checkpoint import remove_leavings
 from xformc.trainer.data.label_names import save_labels
 from xformc.trainer.data.vocabulary import Tokenizer, save_tokenizer
 

@@ -1,4 +1,4 @@
-"""Atomic writes: a reader sees the whole old content or the whole new one, never a part."""
+"""Atomic writes: a reader sees the whole old content or the whole new one, never a part; and errors of writing."""
 
 import os
 import shutil
@@ -7,6 +7,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from stat import S_IMODE
+
+from xformc.errors import UserError
 
 
 @contextmanager
@@ -50,6 +52,15 @@ def atomic_directory(path: Path, *, replace: bool = True) -> Generator[Path]:
         (_replace_directory if replace else os.replace)(temporary, path)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def writing(path: Path, hint: str | None = None) -> Generator[None]:
+    """Turn a failed write (a full disk, a missing permission) into a UserError that names `path`."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot be written: {error.strerror or error}", place=str(path), hint=hint) from error
 
 
 def _sibling(path: Path) -> Path:

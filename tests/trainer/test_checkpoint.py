@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from tiny_model import TinyModel, copy_examples, make_adam, make_recipe, save_checkpoint
 
 from xformc.errors import UserError
+from xformc.files import writing
 from xformc.trainer.checkpoint import (
     State,
     list_checkpoints,
@@ -17,7 +18,6 @@ from xformc.trainer.checkpoint import (
     newest_checkpoint,
     prune_checkpoints,
     remove_leavings,
-    writing,
 )
 from xformc.trainer.loop import fit
 

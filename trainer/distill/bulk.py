@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from xformc.errors import UserError
-from xformc.files import atomic_write
+from xformc.files import atomic_write, writing
 from xformc.format.certificate import CERTIFICATE_BYTES, read_certificate
 from xformc.format.document import read_document
 from xformc.format.manifest import Manifest, check_files
@@ -21,7 +21,6 @@ from xformc.runtime.options import resolve_options
 from xformc.runtime.rows import Row
 from xformc.runtime.searching.samples import samples_of
 from xformc.runtime.text.lines import read_file_lines
-from xformc.trainer.checkpoint import writing
 from xformc.trainer.data.in_order import in_order
 from xformc.trainer.data.shards.manifest import LOCK, PROGRESS
 from xformc.trainer.data.shards.writer import cut, job_hash, locked

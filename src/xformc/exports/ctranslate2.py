@@ -26,11 +26,10 @@ from xformc.exports.ctranslate2_layers import Writer
 from xformc.exports.hugging_face import spec_of
 from xformc.exports.source import Source, read_source
 from xformc.exports.vocabulary_map import write_vocabulary_map
-from xformc.files import atomic_directory
+from xformc.files import atomic_directory, writing
 from xformc.format.names import MANIFEST, MODEL, SHORTLIST
 from xformc.imports.origins.ctranslate2_shortlist import VOCABULARY_MAP
 from xformc.runtime.text.tokenizer import open_vocabulary
-from xformc.trainer.checkpoint import writing
 from xformc.trainer.run import check_free
 from xformc.trainer.run_files import find_run
 

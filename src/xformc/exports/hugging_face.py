@@ -15,7 +15,7 @@ from xformc.exports.solve import solve
 from xformc.exports.source import Source, read_source
 from xformc.exports.tensors import Format, foreign_tensors, rounded
 from xformc.exports.tokenizers import SETTINGS, write_tokenizer
-from xformc.files import atomic_directory
+from xformc.files import atomic_directory, writing
 from xformc.format.names import SPEC
 from xformc.imports.characters import CTC
 from xformc.imports.checkpoint import SINGLE
@@ -26,7 +26,6 @@ from xformc.imports.replay import Replay, replay
 from xformc.imports.sentences import PREFIX, modules_of
 from xformc.imports.sounds import SOUND, extractor_of
 from xformc.imports.weights import label_order
-from xformc.trainer.checkpoint import writing
 from xformc.trainer.run import check_free
 from xformc.trainer.tensors import write_tensors
 

@@ -9,9 +9,8 @@ from xformc.compiler.pipeline import SEARCH, begin, run_passes
 from xformc.compiler.results.kind import KINDS
 from xformc.exports.source import Source, read_source
 from xformc.exports.tensors import Format, rounded
-from xformc.files import atomic_directory
+from xformc.files import atomic_directory, writing
 from xformc.format.names import MODEL, SPEC
-from xformc.trainer.checkpoint import writing
 from xformc.trainer.data.label_names import save_labels
 from xformc.trainer.run import check_free
 from xformc.trainer.tensors import write_tensors

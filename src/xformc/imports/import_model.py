@@ -15,7 +15,7 @@ from xformc.compiler.spec import Spec, SpecError, load_spec
 from xformc.compiler.spec.tree import Plain, Scalar, write_yaml
 from xformc.compiler.weight_files import graph_shapes
 from xformc.errors import UserError
-from xformc.files import atomic_directory
+from xformc.files import atomic_directory, writing
 from xformc.format.names import IMPORTED, SHORTLIST, SPEC, WEIGHTS
 from xformc.imports.banned import banned, banned_at_first, forced, shortest, spoken
 from xformc.imports.config import CONFIG, label_names, resolve
@@ -24,7 +24,6 @@ from xformc.imports.origins import READERS
 from xformc.imports.replay import Replay, replay
 from xformc.imports.tokenizers import ForeignTokenizer, check_tokenizers
 from xformc.imports.weights import label_order, map_weights
-from xformc.trainer.checkpoint import writing
 from xformc.trainer.data.label_names import save_labels
 from xformc.trainer.run import check_free
 from xformc.trainer.tensors import write_tensors

@@ -10,8 +10,7 @@ from random import Random
 
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
-from xformc.files import atomic_write
-from xformc.trainer.checkpoint import writing
+from xformc.files import atomic_write, writing
 from xformc.trainer.data.added_symbols import with_symbols
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.foreign_vocabulary import is_foreign
