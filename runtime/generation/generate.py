@@ -101,10 +101,10 @@ def sample(
     return SampleResult(tokens_found, lengths, scores, dict(zip(others, rest, strict=True)))
 
 
-def check_seed(seed: object) -> int:
-    """Return the seed of a call. Raises: UserError unless it is an integer from 0 to MAX_SEED."""
+def check_seed(seed: object, place: str | None = None) -> int:
+    """Return the seed of a call, or of the text at a place. Raises: UserError unless it is from 0 to MAX_SEED."""
     if type(seed) is not int or not 0 <= seed <= MAX_SEED:
-        raise UserError(f"seed must be an integer from 0 to {MAX_SEED}, not {seed!r}")
+        raise UserError(f"seed must be an integer from 0 to {MAX_SEED}, not {seed!r}", place=place)
     return seed
 
 
@@ -138,7 +138,9 @@ def prompts_with_own(
         one = cast(Asked[str], item)
         options = {name: value for name, value in one.options.items() if name != "seed"}
         prompt, seed = encode(line, one.item), one.options.get("seed")
-        return replace(prompt, seed=prompt.seed if seed is None else check_seed(seed), options=values(line, options))
+        if seed is not None:
+            prompt = replace(prompt, seed=check_seed(seed, f"line {line}"))
+        return replace(prompt, options=values(line, options))
 
     return encoded
 
