@@ -88,7 +88,7 @@ READS_IN_A_LOOP = Sample(
 """Attention inside a recurrence is a loop in the step of several tokens alone."""
 
 
-@examples(20)
+@examples(12)
 @example(READS_IN_A_LOOP, "float32")
 @given(TRANSLATIONS | LANGUAGE_MODELS | LABELLED, st.sampled_from(PRECISIONS))
 def test_native_engines_are_certified(tmp_path: Path, made: Sample, precision: Precision) -> None:
