@@ -67,6 +67,9 @@ def test_continuations_are_those_of_each_prompt_alone(small_engines: SmallEngine
             assert (own.text, own.tokens) == (together[row].text, together[row].tokens)
             assert own.score == pytest.approx(together[row].score, rel=1e-5)  # sums of ONNX Runtime's over a batch
         assert engine.generate(TEXTS, seed=3) == engine.generate(TEXTS, seed=[3, 4, 5, 6, 7, 8])
+        with pytest.raises(UserError, match="seed must be an integer") as caught:
+            engine.generate(TEXTS[:2], seed=[3, -1])
+        assert caught.value.place == "line 2"
 
 
 def test_wrong_lists_are_named(small_engines: SmallEngines) -> None:
