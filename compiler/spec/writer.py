@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Graph, Initial, Node, Op, Parameter, Value
+from xformc.compiler.graph.graph import Graph, Initial, Op, Parameter, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.initialization import Initialization
 from xformc.compiler.graph.primitives import Keys
@@ -231,22 +231,12 @@ class Writer:
 
     def _without_carried(self, graph: Graph) -> Graph:
         """The graph without what only values that a last turn would carry need, and without its parameters."""
-        needed = {value.name for value in graph.outputs}
-        read, left, kept = set(needed), set[str](), list[Node]()
-        for node in reversed(graph.nodes):
-            names = {value.name for value in node.outputs}
-            idle = not names & needed and bool(names & (self._carried | read))
-            if idle and not isinstance(node.op, AuxiliaryLoss):
-                left.update(value.name for value in node.inputs)
-            else:
-                needed.update(value.name for value in node.inputs)
-                kept.append(node)
-            read.update(value.name for value in node.inputs)
-        for parameter in graph.parameters:
-            if parameter.name in left - needed:
-                del self._root.parameters[parameter.name]
-        parameters = tuple(one for one in graph.parameters if one.name in self._root.parameters)
-        return replace(graph, nodes=tuple(reversed(kept)), parameters=parameters)
+        read = self._carried.union(value.name for node in graph.nodes for value in node.inputs)
+        ends = [value for node in graph.nodes for value in node.outputs if value.name not in read]
+        rest = replace(pruned(replace(graph, outputs=(*graph.outputs, *ends))), outputs=graph.outputs)
+        for name in {one.name for one in graph.parameters} - {one.name for one in rest.parameters}:
+            del self._root.parameters[name]
+        return rest
 
     def _unused(self, graph: Graph) -> list[Problem]:
         used = {value.name for node in graph.nodes for value in node.inputs} | {value.name for value in graph.outputs}

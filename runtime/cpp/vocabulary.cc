@@ -1,8 +1,5 @@
 #include "vocabulary.h"
 
-#include <algorithm>
-#include <iterator>
-
 #include "unicode.h"
 
 namespace xformc {

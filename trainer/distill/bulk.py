@@ -147,15 +147,15 @@ def _no_row(_line: int, _item: object) -> Row:
 
 
 def _decode(texts: Sequence[Path], decoding: Decoding, out: Path, decoded: Decoded, report: Report) -> Distilled:
-    part, begun = out / f"{TRAIN}.partial", (out / PROGRESS).exists()
-    so_far = _read(out / PROGRESS) if begun else Distilled(job_hash(_described(decoding)))
-    so_far = _of_job(so_far, decoding, out)
+    part, progress = out / f"{TRAIN}.partial", out / PROGRESS
+    begun = _of_job(_read(progress), decoding, out) if progress.exists() else None
+    so_far = begun or Distilled(job_hash(_described(decoding)))
     with cut(part, so_far.bytes).open("ab") as file:
         for chunk, rows in decoded(_after(_chunks(texts), so_far)):
             file.write(rows.content)
             file.flush()
             so_far = so_far.plus(chunk, rows)
-            _write(so_far, out / PROGRESS)
+            _write(so_far, progress)
             report(so_far)
     if not so_far.rows:
         raise UserError("has no line that the engine can decode", place=str(texts[0]))

@@ -14,7 +14,6 @@ KNOWN = frozenset({FLOAT, INT64, BOOL, TensorProto.FLOAT16, TensorProto.INT8, Te
 """The types of tensors in a Sequence: those whose sizes the kernels know."""
 _NUMBERS = frozenset({FLOAT, INT64})
 _CAST = _NUMBERS | {BOOL, TensorProto.INT32}
-_ANY = frozenset[int]()
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Standard:
     result: the type of its results.
     """
 
-    first: Collection[int] = _ANY
+    first: Collection[int] = ()
     attributes: Collection[str] = ()
     inputs: Collection[int] = ()
     lists: bool = False
