@@ -20,6 +20,7 @@ from xformc.format.precision import WORDS
 from xformc.format.search_options import (
     MAX_BIAS,
     MAX_GROUPS,
+    MAX_LENGTH_PENALTY,
     MAX_PREFIX,
     MAX_SUPPRESSED,
     MIN_REPETITION,
@@ -402,7 +403,7 @@ class Decode(Section):
     preset: Preset = "paper"
     beam_size: Annotated[int, Field(ge=1, le=1024)] = 4
     n_best: Annotated[int, Field(ge=1, le=1024)] = 1
-    length_penalty: Annotated[float, Field(ge=0, le=100)] = 0.6
+    length_penalty: Annotated[float, Field(ge=-MAX_LENGTH_PENALTY, le=MAX_LENGTH_PENALTY)] = 0.6
     max_length: MaxLength = MaxLength()
     min_length: Annotated[int, Field(ge=0, le=100_000)] = 0
     length_penalty_kind: PenaltyKind = "gnmt"

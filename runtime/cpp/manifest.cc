@@ -157,7 +157,7 @@ SearchOptions read_search(const Document& document, const char* beam_size) {
   SearchOptions options;
   options.beam_size = document.integer(beam_size, 1);
   options.n_best = document.integer("n_best", 1, options.beam_size);
-  options.length_penalty = document.number("length_penalty", -MAX_PENALTY, MAX_PENALTY);
+  options.length_penalty = document.number("length_penalty", -MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY);
   options.max_length_factor = document.number("max_length_factor", 0, MAX_FACTOR);
   options.max_length_offset = document.integer("max_length_offset", 0, MAX_OFFSET);
   options.controls = read_controls(document);

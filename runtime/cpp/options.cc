@@ -150,7 +150,7 @@ SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manif
   }
   options.biases_prefixes = unset.biases_prefixes;
   options.length_penalty =
-      checked("length_penalty", given.length_penalty, unset.length_penalty, -MAX_PENALTY, MAX_PENALTY);
+      checked("length_penalty", given.length_penalty, unset.length_penalty, -MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY);
   options.edits = resolve_edits(given_edits(given), unset.edits, manifest, tokenizer, 2 * options.beam_size);
   return options;
 }

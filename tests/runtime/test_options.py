@@ -14,7 +14,7 @@ WRONG: list[tuple[SearchArguments, str]] = [
     ({"n_best": 0}, "n_best must be"),
     ({"n_best": 5}, "n_best must be at most beam_size, which is 4, not 5"),
     ({"beam_size": 2, "n_best": 3}, "n_best must be at most beam_size, which is 2, not 3"),
-    ({"length_penalty": float("nan")}, "length_penalty must be a number from -100 to 100, not nan"),
+    ({"length_penalty": float("nan")}, "length_penalty must be a number from -10 to 10, not nan"),
     ({"length_penalty": float("inf")}, "length_penalty must be"),
     ({"max_length_factor": -1.0}, "max_length_factor must be a number from 0 to 100, not -1.0"),
     ({"max_length_factor": float("nan")}, "max_length_factor must be"),

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 MAX_PENALTY, MAX_FACTOR, MAX_OFFSET, MAX_PATIENCE = 100.0, 100.0, 100_000, 100.0
+MAX_LENGTH_PENALTY = 10.0  # the penalty of 7,000 tokens is within float32
 MIN_REPETITION, MAX_SUPPRESSED, MAX_PREFIX, MAX_BIAS = 0.01, 100_000, 64, 0.999
 MAX_GROUPS = 1024
 
@@ -50,7 +51,7 @@ EDITS = (
 OPTIONS = (
     SearchOption("beam_size", "int64", 1),
     SearchOption("n_best", "int64", 1),
-    SearchOption("length_penalty", "float32", -MAX_PENALTY, MAX_PENALTY),
+    SearchOption("length_penalty", "float32", -MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY),
     SearchOption("max_length_factor", "float32", 0, MAX_FACTOR),
     SearchOption("max_length_offset", "int64", 0, MAX_OFFSET),
     SearchOption("min_length", "int64", 0, MAX_OFFSET, absent=0),
