@@ -168,4 +168,4 @@ def test_average_is_the_mean_of_the_last_checkpoints(xformc: CommandLine, tmp_pa
     result = xformc("average", tmp_path, "--last", "2")
     assert result.out == f"{tmp_path / 'average-2.safetensors'}: the average of steps 2, 4\n"
     found = mistake(xformc("average", tmp_path, "--last", "4"))
-    assert found.startswith(f"{tmp_path}: has 3 checkpoints, but --last is 4")
+    assert found.startswith(f"{tmp_path}: has 3 checkpoints, but --last is 4\nhint: average 3;")

@@ -64,6 +64,8 @@ def test_translate_reads_and_writes_files(xformc: CommandLine, copy_engine: Path
         assert out.read_text() == source.read_text()
     xformc("translate", copy_engine, "--input", packed, "--output", tmp_path / "out.gz")
     assert gzip.decompress((tmp_path / "out.gz").read_bytes()) == source.read_bytes()
+    xformc("translate", copy_engine, "-i", source, "-o", tmp_path / "out.zst")
+    assert xformc("translate", copy_engine, "-i", tmp_path / "out.zst").out == source.read_text()
     assert xformc("translate", copy_engine, "-i", "-", "-o", "-", stdin="one\n").out == "one\n"
 
 

@@ -48,11 +48,10 @@ def average_last(run: Path, last: int, out: Path) -> tuple[Path, list[int]]:
     """
     checkpoints = list_checkpoints(run)
     if len(checkpoints) < last:
-        raise UserError(
-            f"has {len(checkpoints)} checkpoints, but --last is {last}",
-            place=str(run),
-            hint="a run is a folder written by `xformc train`; its spec sets how many checkpoints are kept",
-        )
+        hint = "a run is a folder written by `xformc train`"
+        if checkpoints:
+            hint = f"average {len(checkpoints)}; `average`, in the section train of the spec, says how many are kept"
+        raise UserError(f"has {len(checkpoints)} checkpoints, but --last is {last}", place=str(run), hint=hint)
     chosen = checkpoints[-last:]
     return average_checkpoints(chosen, out), [int(path.name) for path in chosen]
 

@@ -247,7 +247,7 @@ class Generating(Loaded):
     def _speculation(self, draft: "Generating | str | None", tokens: int | None) -> Speculation | None:
         if draft is None:
             if tokens is not None:
-                raise UserError("draft_tokens has no effect without a draft", hint="give draft=, or leave it out")
+                raise UserError("draft_tokens has no effect without a draft", hint="give a draft, or leave it out")
             return None
         self._check_method("generate", "generate")
         drafting = (draft.manifest, draft.session) if isinstance(draft, Generating) else draft

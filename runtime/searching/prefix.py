@@ -94,25 +94,28 @@ def prefix_encoder(
     written = manifest.inputs[name]
     special = written.special
 
+    what = "text" if whole else "prefix"
+
     def encode(line: int, prefix: Prefix) -> NDArray[np.int64]:
         place = f"line {line}"
         if not isinstance(prefix, str):
             ids = [int(one) for one in prefix]
             if not all(0 <= one < written.pieces and one != special.pad for one in ids):
                 but = f" and not {special.pad}, which is padding"
-                raise UserError(f"the ids of a prefix must be from 0 to {written.pieces - 1}{but}", place=place)
+                raise UserError(f"the ids of a {what} must be from 0 to {written.pieces - 1}{but}", place=place)
             if any(end in ids[:-1] for end in special.end):
                 ends = ", ".join(map(str, special.end))
-                raise UserError(f"the end token, {ends}, may only be the last of a prefix", place=place)
+                raise UserError(f"the end token, {ends}, may only be the last of a {what}", place=place)
         elif tokenizer is None or name not in tokenizer.vocabularies:
-            raise UserError("the engine has no tokenizer for its text", place=place, hint="give prefixes as token ids")
+            raise UserError(
+                "the engine has no tokenizer for its text", place=place, hint=f"give each {what} as token ids"
+            )
         else:
             try:
                 ids = (tokenizer.encode if whole else tokenizer.encode_open)(name, prefix)
             except UnicodeError as error:
                 raise UserError("not valid Unicode text", place=place) from error
         if written.longest is not None and len(ids) > written.longest:
-            what = "text" if whole else "prefix"
             raise UserError(
                 f"the {what} has {len(ids):,} tokens; this engine writes at most {written.longest:,}", place=place
             )

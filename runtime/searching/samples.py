@@ -89,7 +89,7 @@ def checked_samples(samples: int | None, arguments: Mapping[str, Any], seed: int
     given = {**{name: arguments.get(name) for name in FILTERS}, "seed": seed or None}
     idle = [name for name, value in given.items() if value is not None]
     if idle:
-        raise UserError(f"{', '.join(idle)}: no effect on a search", hint="say how many samples to draw: samples=1")
+        raise UserError(f"{', '.join(idle)}: no effect on a search", hint="say how many samples to draw")
     return None
 
 

@@ -116,6 +116,7 @@ def test_lines_of_json_have_options(small_engines: SmallEngines, xformc: Command
         ('{"text": "one", "beam_size": 3}', "line 1: beam_size is no option of a text"),
         ('{"text": "one", "min_length": "x"}', "line 1: min_length must be an integer"),
         ('{"prefix": "one"}', "line 1: the line has no text"),
+        ('{"text": "one", "prompt": "two"}', "line 1: the line has a text and a prompt"),
     ):
         refused = xformc("translate", small_engines("search", "portable"), "--json-input", "--json", stdin=line)
         assert mistake(refused).startswith(message)

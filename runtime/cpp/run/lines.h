@@ -8,6 +8,9 @@
 
 namespace run {
 
+// The program for files with the ending of this name, gzip or zstd; nullptr for text that is not compressed.
+const char* compressor(std::string_view path);
+
 class Lines {
  public:
   // "-" is standard input. Throws Error if the file cannot be opened.

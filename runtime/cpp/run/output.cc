@@ -13,6 +13,7 @@
 
 #include "../include/xformc.hpp"
 #include "characters.h"
+#include "lines.h"
 
 namespace run {
 namespace {
@@ -62,8 +63,9 @@ Output::Output(const std::string& path) {
   std::error_code none;
   const fs::file_status status = fs::status(path, none);
   if (fs::is_directory(status)) throw failed("is a folder", path, "give --output a file");
-  if (path.size() > 3 && path.compare(path.size() - 3, 3, ".gz") == 0) {
-    throw failed("xformc-run does not write gzip", path, "xformc-run ENGINE | gzip > FILE");
+  if (const char* program = compressor(path)) {
+    const std::string named = program;
+    throw failed("xformc-run does not write " + named, path, "xformc-run ENGINE | " + named + " > FILE");
   }
   if (!fs::exists(status) || fs::is_regular_file(status)) {
     open_beside(path);

@@ -31,7 +31,7 @@ CONTEXT_HELP = """Language model: the longest text in tokens that is read at onc
 STRIDE_HELP = """Tokens from one window to the next: fewer give each token more context, and take longer.  [default: the
 context]"""
 DOCUMENT_HELP = "Language model: the file is one text, not one on each line."
-OUTPUT_HELP = "Keep the translations or labels in this file, one line each; compressed if it ends in .gz."
+OUTPUT_HELP = "Keep the translations or labels in this file, one line each; compressed if it ends in .gz or .zst."
 
 
 def evaluate(

@@ -56,7 +56,9 @@ def _read(line: str, place: str, names: Collection[str]) -> Asked[str]:
         raise UserError(f"not JSON: {reason}", place=place, hint=HINT) from error
     options: dict[str, Any] = dict(cast(dict[str, Any], found)) if isinstance(found, dict) else {TEXT_KEYS[0]: found}
     texts = [options.pop(name) for name in TEXT_KEYS if name in options]
-    if len(texts) != 1 or not isinstance(texts[0], str):
+    if len(texts) > 1:
+        raise UserError("the line has a text and a prompt", place=place, hint="both are the text: leave one out")
+    if not texts or not isinstance(texts[0], str):
         raise UserError("the line has no text", place=place, hint=HINT)
     unknown = [name for name in options if name not in names]
     if unknown:

@@ -111,7 +111,7 @@ PhraseFile = Annotated[Path | None, Option("--phrases", help=PHRASES_HELP, metav
 
 OUT = ("--output", "--out", "-o")
 INPUT_HELP = "Read lines from this file, which may be .gz or .zst; `-` is standard input.  [default: -]"
-OUTPUT_HELP = "Write to this file, compressed if it ends in .gz; `-` is standard output.  [default: -]"
+OUTPUT_HELP = "Write to this file, compressed if it ends in .gz or .zst; `-` is standard output.  [default: -]"
 TextInput = Annotated[Path | None, Option("--input", "-i", help=INPUT_HELP, metavar="FILE")]
 TextOutput = Annotated[Path | None, Option(*OUT, help=OUTPUT_HELP, metavar="FILE")]
 

@@ -14,11 +14,12 @@ from typing import IO, TypeVar, cast
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from xformc.errors import UserError
+from xformc.extras import import_extra
 from xformc.files import atomic_write
 from xformc.format.inputs import Input
 from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.session import thread_count
-from xformc.runtime.text.lines import read_file_lines, read_lines
+from xformc.runtime.text.lines import COMPRESSED, read_file_lines, read_lines
 from xformc.runtime.text.texts import TooLongError
 from xformc.terminal import is_quiet, progress_console
 
@@ -54,7 +55,7 @@ def choose_pace(path: Path | None, window: int | None, workers: int | None, thre
     if file is not None and file.exists() and not file.is_file():
         return Pace(window, most)  # a pipe can be read only once
     waiting = cast(io.BufferedReader, sys.stdin.buffer).peek() if file is None else _beginning(file)
-    plenty = len(waiting) >= io.DEFAULT_BUFFER_SIZE or (file is not None and file.suffix == ".gz")
+    plenty = len(waiting) >= io.DEFAULT_BUFFER_SIZE or (file is not None and file.suffix in COMPRESSED)
     return Pace(window, most if plenty else max(1, min(most, waiting.count(b"\n") // LINES_EACH)))
 
 
@@ -118,7 +119,10 @@ def given_phrases(file: Path | None) -> Iterator[list[str]] | None:
 
 @contextmanager
 def output_text(path: Path | None) -> Generator[IO[str]]:
-    """Standard output, or a file, compressed if its name ends in .gz, which is there only when the block ends well."""
+    """Standard output, or a file, compressed by the ending of its name, which is there only when the block ends well.
+
+    Raises: ModuleNotFoundError for .zst without the package zstandard.
+    """
     file = _named(path)
     if file is None:
         yield sys.stdout
@@ -126,16 +130,12 @@ def output_text(path: Path | None) -> Generator[IO[str]]:
     if file.is_dir():
         raise UserError("is a folder", place=str(file), hint="give --output a file")
     if file.exists() and not file.is_file():
-        with file.open("w", encoding="utf-8") as handle:  # a pipe or a device is written to, not replaced
+        with file.open("w", encoding="utf-8", buffering=1) as handle:  # a pipe or a device is written to, not replaced
             yield handle
         return
-    with _replaced(file) as part:
-        if file.suffix == ".gz":
-            with cast(IO[str], gzip.open(part, "wt", encoding="utf-8")) as handle:
-                yield handle
-        else:
-            with part.open("w", encoding="utf-8") as handle:
-                yield handle
+    opener = {".gz": gzip.open, ".zst": _open_zstd}.get(file.suffix, open)
+    with _replaced(file) as part, cast(IO[str], opener(part, "wt", encoding="utf-8")) as handle:
+        yield handle
 
 
 @contextmanager
@@ -156,9 +156,14 @@ def write_results(results: Generator[Result], render: Callable[[int, Result], st
         try:
             for index, result in enumerate(results):
                 output.write(render(index, result))
-                output.flush()
+                if output is sys.stdout:
+                    output.flush()
         except TooLongError as error:
             raise error.advised("--truncate", "--max-batch-tokens ") from None
+
+
+def _open_zstd(path: Path, mode: str, *, encoding: str) -> IO[str]:
+    return cast(IO[str], import_extra("zstandard").open(path, mode, encoding=encoding))
 
 
 def _named(path: Path | None) -> Path | None:

@@ -141,7 +141,8 @@ def test_streams_and_prompts_are_those_of_python(xformc: CommandLine, xformc_run
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [("1", "the line has no text"), ('{"prompt": 1}', "the line has no text"), ("[", "not JSON: expected a value"),
+    [("1", "the line has no text"), ('{"prompt": 1}', "the line has no text"),
+     ('{"text": "a", "prompt": "b"}', "the line has a text and a prompt"), ("[", "not JSON: expected a value"),
      ('{"text": "a", "seed": 1}', "seed is no option of a text"), ("two", "not JSON: expected a value"),
      ('"a', "not JSON: a text without an end"), ('"\\x"', "not JSON: an escape"),
      ('"a" 1', "not JSON: more than one value"), ("[" * 100_000, "not JSON: nested too deeply"), ("01", "not JSON"),
@@ -263,12 +264,11 @@ def test_options_of_other_tasks_are_a_mistake(xformc_run: Path, copy_engine: Pat
 
 
 def test_what_is_no_text_is_named(xformc_run: Path, copy_engine: Path, images: Path) -> None:
-    assert mistake(run(xformc_run, copy_engine, "-i", "in.gz")).startswith(
-        "in.gz: xformc-run does not read gzip\nhint: "
-    )
-    assert mistake(run(xformc_run, copy_engine, "-o", "o.gz")).startswith(
-        "o.gz: xformc-run does not write gzip\nhint: "
-    )
+    for ending, program in (("gz", "gzip"), ("zst", "zstd")):
+        reads = f"in.{ending}: xformc-run does not read {program}\nhint: {program} -dc FILE | xformc-run ENGINE"
+        assert mistake(run(xformc_run, copy_engine, "-i", f"in.{ending}")) == reads
+        writes = f"o.{ending}: xformc-run does not write {program}\nhint: xformc-run ENGINE | {program} > FILE"
+        assert mistake(run(xformc_run, copy_engine, "-o", f"o.{ending}")) == writes
     assert mistake(run(xformc_run, images, "-i", "a.npz")).startswith(
         "a.npz: xformc-run reads lines of text, not arrays"
     )
