@@ -268,6 +268,8 @@ class Parser:
             hint = suggest(name, blocks)
             if isinstance(given, Tree) and any(word in self.signatures for word in given.entries):
                 hint = _NAMES_STEPS
+            elif given is not None and given.word in blocks:
+                hint = f"a step of a list is named so: {{name: {name[:40]}, {given.word}: {{}}}}"
             self._problem(span, f"unknown block '{name[:40]}'", hint)
         return self.signatures.get(name)
 

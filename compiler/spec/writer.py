@@ -174,7 +174,7 @@ class Writer:
         known = self._root.parameters.get(name)
         taken = path in self._written or self._patterns.setdefault(own, pattern) != pattern
         if taken or (known is None and name in self._root.names):
-            hint = "write the body as a mapping, so that each step has its own name"
+            hint = "name one of the steps, as in {name: second, BLOCK: ..}, or all of them by a mapping under 'do'"
             raise site.refuse(f"two parameters would be called '{own}'", hint)
         if known is not None and known.type != declared.type:
             if tie is None:
