@@ -341,6 +341,8 @@ def _against(subject: Subject, expected: _Expected, result: SearchResult, row: i
 
     If rounding may decide, other tokens are accepted, and their score is compared with the training form's.
     """
+    if not found.hypotheses:  # all hypotheses came to an end where none may end
+        return float("inf") if np.isfinite(result.scores[row]).any() else 0.0
     differences: list[float] = []
     for rank, hypothesis in enumerate(found.hypotheses):
         tokens = result.text(row, rank)

@@ -126,7 +126,10 @@ std::vector<Value> ValueReader::transcripts(const DeclaredResult& result, const 
 
 std::string ValueReader::text(const DeclaredResult& result, const Ids& tokens) const {
   const auto found = tokenizer_.find(result.name);
-  return found == tokenizer_.end() ? "" : found->second->decode(tokens);
+  if (found == tokenizer_.end()) return "";
+  const std::string decoded = found->second->decode(tokens);
+  const size_t first = decoded.find_first_not_of(' ');
+  return first == std::string::npos ? "" : decoded.substr(first, decoded.find_last_not_of(' ') - first + 1);
 }
 
 }  // namespace xformc

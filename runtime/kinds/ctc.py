@@ -75,8 +75,8 @@ class Ctc(ResultKind):
         return Transcript(tuple(found)) if found else self.nothing(result)
 
     def spelled(self, value: Transcript, decode: Callable[[Sequence[int]], str]) -> Transcript:
-        """See `ResultKind`."""
-        return Transcript(tuple(replace(one, text=decode(one.tokens)) for one in value.hypotheses))
+        """See `ResultKind`; texts have no spaces around them."""
+        return Transcript(tuple(replace(one, text=decode(one.tokens).strip(" ")) for one in value.hypotheses))
 
     def nothing(self, result: Result) -> Transcript:
         """See `ResultKind`."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from xformc.errors import UserError
 from xformc.format.results import Result
 from xformc.runtime.kinds.kind import Arrays, ResultKind, register
 
@@ -33,12 +34,16 @@ class Prediction:
 
     @property
     def label(self) -> str:
-        """The label of the whole example, or of the first position."""
+        """The label of the whole example, or of the first position. Raises: UserError if there is none."""
+        if not self.labels:
+            raise UserError("the example has no label", hint="`labels` is empty then")
         return self.labels[0]
 
     @property
     def probability(self) -> float:
-        """The probability of `label`."""
+        """The probability of `label`. Raises: UserError if there are no positions."""
+        if not len(self.probabilities):
+            raise UserError("the example has no label", hint="`probabilities` is empty then")
         return float(self.probabilities[0].max())
 
 

@@ -3,7 +3,7 @@
 import struct
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,7 @@ def read_image(path: Path, height: int, width: int, mode: str) -> NDArray[np.flo
         try:
             opened: Any = pillow.open(handle, formats=("PNG", "JPEG"))
             if opened.width * opened.height <= MOST_PIXELS:
+                _shorten_key(opened)
                 image = _as_mode(ImageOps.exif_transpose(opened), mode, pillow)
                 resized = image.resize((width, height), pillow.Resampling.BILINEAR)
                 return np.asarray(resized, np.float32) / np.float32(255)
@@ -70,11 +71,21 @@ def read_image(path: Path, height: int, width: int, mode: str) -> NDArray[np.flo
 def _as_mode(image: Any, mode: str, pillow: Any) -> Any:
     """The image in this mode, of 8 bits for each channel."""
     if image.mode.startswith("I"):  # gray of 16 bits, which `convert` would clip
-        image = pillow.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+        deep, key = np.asarray(image), image.info.get("transparency")
+        image = pillow.fromarray((deep >> 8).astype(np.uint8))
+        if isinstance(key, int):
+            image.putalpha(pillow.fromarray(np.where(deep == key, 0, 255).astype(np.uint8)))
     if mode != "RGBA" and image.has_transparency_data:
         opaque = image.convert("RGBA")
         image = pillow.alpha_composite(pillow.new("RGBA", opaque.size, "white"), opaque)
     return image.convert(mode)
+
+
+def _shorten_key(image: Any) -> None:
+    """Give colours of 16 bits, of which Pillow reads the upper 8, a transparent colour of 8 bits, too."""
+    key = image.info.get("transparency")
+    if isinstance(key, tuple) and any(str(tile[3]).endswith("16B") for tile in image.tile):
+        image.info["transparency"] = tuple(one >> 8 for one in cast(tuple[int, ...], key))
 
 
 def _channels(item: Input) -> int:

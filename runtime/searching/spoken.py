@@ -225,7 +225,7 @@ def spoken(
     seconds = checked_number("part", part, speech.seconds, item.hop / item.rate, speech.seconds)
     known = begun or (language is None and task is None and bool(manifest.prefix or not speech.languages))
     if begun and (language is not None or task is not None):
-        raise UserError("prefixes exclude language and task", hint="leave out one, or give all tokens of the prefix")
+        raise UserError("a prefix excludes language and task", hint="leave out one, or give all tokens of the prefix")
     timed = None if decode is None else _timed(manifest, speech, decode)
     begin = partial(_begin, speech, task, timed is not None)
     found = None if known else _language(manifest, speech, language, task)

@@ -80,6 +80,46 @@ def test_an_import_ends_no_text_before_its_origin_does(
     assert load_spec(tmp_path / "run" / "spec.yaml").decode.min_length == least
 
 
+@pytest.mark.parametrize(("said", "limit"), [({"max_length": 30}, 29), ({"max_new_tokens": 6, "max_length": 30}, 6)])
+def test_a_limit_of_new_tokens_wins(xformc: CommandLine, tmp_path: Path, said: dict, limit: int) -> None:
+    write_foreign(tmp_path / "model", FAMILIES["bart"])
+    (tmp_path / "model" / "generation_config.json").write_text(json.dumps({**said, "guidance_scale": 2, "min_p": None}))
+    result = xformc("import", tmp_path / "model", "-o", tmp_path / "run")
+    assert "\n  without the origin's guidance_scale, which would change its texts\n" in result.out
+    assert load_spec(tmp_path / "run" / "spec.yaml").decode.max_length.offset == limit
+
+
+def test_a_language_model_has_the_limit_of_its_origin(xformc: CommandLine, folder: Path, tmp_path: Path) -> None:
+    (folder / "generation_config.json").write_text(json.dumps({"max_new_tokens": 7, "do_sample": True}))
+    assert "without the origin's" not in xformc("import", folder, "-o", tmp_path / "run").out
+    assert load_spec(tmp_path / "run" / "spec.yaml").decode.sample.max_new_tokens == 7
+
+
+@pytest.mark.parametrize(("said", "prefix"), [({}, []), ({"force_bos_token_to_be_generated": True}, [0])])
+def test_configs_of_old_libraries_are_read(xformc: CommandLine, tmp_path: Path, said: dict, prefix: list[int]) -> None:
+    write_foreign(
+        tmp_path / "model",
+        {**FAMILIES["bart"], "bos_token_id": 0, "output_past": True, "save_step": 4, "prefix": " ", **said},
+    )
+    assert xformc("import", tmp_path / "model", "-o", tmp_path / "run").code == 0
+    assert load_spec(tmp_path / "run" / "spec.yaml").decode.prefix == prefix
+
+
+def test_positions_that_pegasus_never_had_are_read_over(xformc: CommandLine, tmp_path: Path) -> None:
+    write_foreign(tmp_path / "model", {**FAMILIES["pegasus"], "extra_pos_embeddings": 1})
+    assert xformc("import", tmp_path / "model", "-o", tmp_path / "run").code == 0
+
+
+@pytest.mark.parametrize(("cap", "score"), [(None, "otherwise"), ("absent", "capped")])
+def test_null_is_a_value_where_the_table_has_it(
+    xformc: CommandLine, tmp_path: Path, cap: str | None, score: str
+) -> None:
+    config = {key: value for key, value in FAMILIES["gemma2"].items() if key != "attn_logit_softcapping"}
+    write_foreign(tmp_path / "model", config if cap else {**config, "attn_logit_softcapping": None})
+    assert xformc("import", tmp_path / "model", "-o", tmp_path / "run").code == 0
+    assert f"score: {score}" in (tmp_path / "run" / "spec.yaml").read_text()
+
+
 def test_an_import_is_built_without_a_tokenizer(xformc: CommandLine, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.model").write_bytes(b"of another model")
     xformc("import", folder, "-o", tmp_path / "run")
@@ -122,6 +162,12 @@ def test_everything_that_a_config_asks_and_a_table_lacks_is_named(xformc: Comman
         assert f"\n  {line}\n" in found
 
 
+def test_a_key_that_differs_from_another_names_it(xformc: CommandLine, tmp_path: Path) -> None:
+    config = {"decoder_attention_heads": 4, **FAMILIES["marian"], "encoder_attention_heads": 8}
+    found = refused(xformc, write_config(tmp_path / "model", config))
+    assert "\n  encoder_attention_heads: 8 differs from decoder_attention_heads\n" in found
+
+
 def test_missing_surplus_and_wrong_weights_are_named_at_once(xformc: CommandLine, folder: Path) -> None:
     arrays = load_file(folder / "model.safetensors")
     arrays["wte.weight"] = arrays["wte.weight"][:-1]
@@ -133,6 +179,37 @@ def test_missing_surplus_and_wrong_weights_are_named_at_once(xformc: CommandLine
     assert "\n  left over: adapter.weight\n" in found
     assert "\n  wrong shape: wte.weight (found [19, 8], decoder/embedding/weight is [20, 8])\n" in found
     assert "\n  not of F64, F32, F16, BF16: h.1.ln_1.bias (I32)" in found
+
+
+def test_a_copy_of_a_tied_weight_may_be_stored(xformc: CommandLine, folder: Path, tmp_path: Path) -> None:
+    arrays = load_file(folder / "model.safetensors")
+    save(folder, {**arrays, "lm_head.weight": arrays["wte.weight"]})
+    assert xformc("import", folder, "-o", tmp_path / "run").code == 0
+    assert "logits/weight" not in load_file(tmp_path / "run" / "weights.safetensors")
+
+
+@pytest.mark.parametrize(("name", "embedding", "path"), [
+    ("gpt2", "wte.weight", "decoder/embedding/weight"),
+    ("t5", "shared.weight", "encoder/embed/embedding/weight"),
+])  # fmt: skip
+def test_a_weight_that_is_no_copy_is_not_tied(
+    xformc: CommandLine, tmp_path: Path, name: str, embedding: str, path: str
+) -> None:
+    write_foreign(tmp_path / "model", FAMILIES[name])
+    arrays = load_file(tmp_path / "model" / "model.safetensors")
+    save(tmp_path / "model", {**arrays, "lm_head.weight": 2 * arrays[embedding]})
+    assert xformc("import", tmp_path / "model", "-o", tmp_path / "run").code == 0
+    found = load_file(tmp_path / "run" / "weights.safetensors")
+    np.testing.assert_array_equal(found["logits/weight"], 2 * found[path])
+
+
+@pytest.mark.parametrize("name", ["encoder.embed_tokens.weight", "lm_head.weight"])
+def test_a_weight_that_must_be_a_copy_is_compared(xformc: CommandLine, tmp_path: Path, name: str) -> None:
+    write_foreign(tmp_path / "model", FAMILIES["marian"])
+    arrays = load_file(tmp_path / "model" / "model.safetensors")
+    save(tmp_path / "model", {**arrays, f"model.{name}" if "embed" in name else name: 2 * arrays["shared.weight"]})
+    found = refused(xformc, tmp_path / "model")
+    assert f"\n  no copy of the weight that it is tied to: {name}" in found
 
 
 def test_weights_that_are_no_numbers_are_a_mistake(xformc: CommandLine, folder: Path) -> None:

@@ -19,6 +19,7 @@ from xformc.errors import UserError
 from xformc.format.speech import Speech
 from xformc.imports.banned import forced
 from xformc.imports.examples import features
+from xformc.imports.sounds import read_sounds
 from xformc.runtime.engine import Engine, load
 
 transformers: Any = pytest.importorskip("transformers")
@@ -179,7 +180,7 @@ def refuses_other_languages(engine: Engine) -> None:
         ({"language": "xx"}, "language must be auto or one of en, de, fr, nl, not 'xx'"),
         ({"task": "sing"}, "task must be transcribe or translate, not 'sing'"),
         ({"part": 1.0}, "part must be a number from 0.01 to 0.4, not 1.0"),
-        ({"language": "de", "prefixes": [[9]]}, "prefixes exclude language and task"),
+        ({"language": "de", "prefixes": [[9]]}, "a prefix excludes language and task"),
         ({"language": "de", "beam_size": 2, "n_best": 2}, "n_best must be 1 for a sound of 2 parts of 0.4 seconds"),
     ]
     for options, message in wrong:
@@ -284,9 +285,26 @@ def test_wav2vec2_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: P
                 for model, speller in zip((origin, again), spellers, strict=True)
             ]
         found = one.results["text"].text
-        assert found is not None and [found.split()] * 2 == wanted
+        assert found is not None and found == found.strip() and [found.split()] * 2 == wanted
         texts.add(found)
     assert len(texts) == 3 and len(set("".join(texts))) > 1
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "normal"),
+    [
+        ("preprocessor_config.json", {"do_normalize": False, "sampling_rate": 16000}, False),
+        ("preprocessor_config.json", {"feature_extractor_type": "Wav2Vec2FeatureExtractor"}, True),
+        ("processor_config.json", {"feature_extractor": {"do_normalize": False}}, False),
+        ("processor_config.json", {"tokenizer": {}}, None),
+    ],
+)
+def test_samples_are_normalized_as_the_extractor_says(
+    tmp_path: Path, file: str, content: dict[str, Any], normal: bool | None
+) -> None:
+    (tmp_path / file).write_text(json.dumps(content))
+    assert read_sounds(tmp_path, "wav2vec2") == ({} if normal is None else {"sound.normalize": normal})
+    assert "feature_extractor_type" in content or read_sounds(tmp_path, "vit") == {}
 
 
 @pytest.mark.parametrize(

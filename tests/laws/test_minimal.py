@@ -174,7 +174,9 @@ def test_two_layers_of_one_name_are_refused(tmp_path: Path) -> None:
         language_graph(tmp_path, "[gru, gru]")
     (problem,) = error.value.problems
     assert problem.message == "two parameters would be called 'body/gru/hidden/update/mixture/new/weight'"
-    assert problem.hint == "name one of the steps, as in {name: second, BLOCK: ..}, or all of them by a mapping under 'do'"
+    assert (
+        problem.hint == "name one of the steps, as in {name: second, BLOCK: ..}, or all of them by a mapping under 'do'"
+    )
 
 
 def test_weights_over_positions_are_refused(tmp_path: Path) -> None:

@@ -66,6 +66,24 @@ def test_what_is_transparent_is_white(tmp_path: Path) -> None:
     assert read_file(path, "image", taken(2, 2, 4)).max() == 0
 
 
+@pytest.mark.parametrize(("kind", "channels"), [(0, 1), (2, 3)])  # gray, and colours, of PNG
+@pytest.mark.parametrize("bits", [8, 16])
+def test_one_colour_may_be_transparent(tmp_path: Path, kind: int, channels: int, bits: int) -> None:
+    size, clear, other = bits // 8, bytes([0x12, 0x34]), bytes([0x40, 0x34])
+    pixel = clear[:size] * channels + other[:size] * channels
+    key = clear if bits == 16 else b"\0" + clear[:1]
+    form = (2).to_bytes(4, "big") + (1).to_bytes(4, "big") + bytes([bits, kind, 0, 0, 0])
+    parts = {b"IHDR": form, b"tRNS": key * channels, b"IDAT": zlib.compress(b"\0" + pixel), b"IEND": b""}
+    chunks = [
+        len(content).to_bytes(4, "big") + name + content + zlib.crc32(name + content).to_bytes(4, "big")
+        for name, content in parts.items()
+    ]
+    (tmp_path / "a.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"".join(chunks))
+    gray = read_file(tmp_path / "a.png", "image", taken(1, 2))
+    assert gray.tolist() == [[1, pytest.approx(0x40 / 255)]]
+    assert read_file(tmp_path / "a.png", "image", taken(1, 2, 4))[0, :, 3].tolist() == [0, 1]
+
+
 def test_a_photo_is_turned_as_its_camera_was(tmp_path: Path) -> None:
     turned = pillow.Exif()
     turned[0x0112] = 3  # upside down

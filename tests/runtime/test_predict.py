@@ -112,6 +112,10 @@ def test_predict_takes_vectors_with_their_lengths(frames: Engine) -> None:
     arrays = {"frames": random.standard_normal((3, 7, 6), np.float32), "frames_lengths": np.array([7, 2, 5])}
     results = frames.predict({**arrays, "labels": np.zeros(3)})
     assert [len(found.labels) for found in results] == [7, 2, 5]
+    nothing = replace(results[0], labels=(), probabilities=results[0].probabilities[:0])
+    for name in ("label", "probability"):
+        with pytest.raises(UserError, match="the example has no label"):
+            getattr(nothing, name)
     arrays["frames"][1, 2:] = 1e9
     np.testing.assert_array_equal(frames.predict(arrays)[1].probabilities, results[1].probabilities)
 
@@ -155,6 +159,7 @@ WRONG = [
     ({"frames": V[:, :, :5], "frames_lengths": LENGTHS}, r"not float32 of \[2, 3, 5\]"),
     ({"frames": V.astype(str), "frames_lengths": LENGTHS}, "frames must be numbers of shape"),
     ({"frames": V + np.inf, "frames_lengths": LENGTHS}, "frames must be finite numbers"),
+    ({"frames": V + np.float64(1e300), "frames_lengths": LENGTHS}, "frames must be finite numbers"),
     ({"frames": V, "frames_lengths": [4, 1]}, "frames_lengths must be from 1 to 3"),
     ({"frames": V, "frames_lengths": [0, 1]}, "frames_lengths must be from 1 to 3"),
     ({"frames": V, "frames_lengths": [1.0, 2.0]}, r"frames_lengths must be integers of shape \[rows\]"),

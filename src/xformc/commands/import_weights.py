@@ -48,6 +48,8 @@ def import_weights(
         print(f"  {_described(done.tokenizer)}")
     if done.shortlist:
         print(f"  with a shortlist: xformc build {output} --shortlist {output / SHORTLIST}")
+    if done.unread:
+        print(f"  without the origin's {', '.join(done.unread)}, which would change its texts")
     if done.replay is not None:
         print(f"  {done.replay.line()}")
 

@@ -21,7 +21,7 @@ from xformc.imports.sounds import read_sounds
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
 MAX_BYTES = 1 << 20
-OTHERWISE = "otherwise"
+OTHERWISE, NULL = "otherwise", "null"
 LABELS_BY_ID = "id2label."
 ARCHITECTURE = "architectures.0"
 WRITES_CHARACTERS = "ForCTC"
@@ -31,20 +31,41 @@ _INERT = """model_type architectures _name_or_path transformers_version torch_dt
 pad_token_id sep_token_id decoder_start_token_id
 id2label label2id output_attentions output_hidden_states return_dict use_cache use_return_dict
 problem_type chunk_size_feed_forward task_specific_params finetuning_task torchscript tokenizer_class initializer_range
-gradient_checkpointing num_labels _num_labels max_length min_length min_new_tokens do_sample
+gradient_checkpointing num_labels _num_labels max_length max_new_tokens min_length min_new_tokens do_sample
 num_beams top_k top_p temperature length_penalty
 early_stopping no_repeat_ngram_size forced_bos_token_id forced_eos_token_id bad_words_ids suppress_tokens
-begin_suppress_tokens repetition_penalty"""
+begin_suppress_tokens repetition_penalty output_past save_step prefix force_bos_token_to_be_generated"""
 IGNORED = frozenset(_INERT.split())
 """Keys of every config that do not change the logits."""
 
 WRITTEN_WITH = frozenset(
     """bos_token_id eos_token_id pad_token_id decoder_start_token_id num_beams length_penalty early_stopping
-max_length min_length min_new_tokens no_repeat_ngram_size forced_bos_token_id forced_decoder_ids repetition_penalty
-suppress_tokens begin_suppress_tokens lang_to_id task_to_id no_timestamps_token_id
+max_length max_new_tokens min_length min_new_tokens no_repeat_ngram_size forced_bos_token_id forced_decoder_ids
+repetition_penalty suppress_tokens begin_suppress_tokens lang_to_id task_to_id no_timestamps_token_id
 max_initial_timestamp_index bad_words_ids""".split()  # noqa: SIM905 (a list of words)
 )
 """The keys of a generation_config.json that replace those of the config."""
+
+UNREAD: Mapping[str, tuple[Scalar, ...]] = {
+    "diversity_penalty": (0,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "encoder_repetition_penalty": (1,),
+    "epsilon_cutoff": (0,),
+    "eta_cutoff": (0,),
+    "exponential_decay_length_penalty": (),
+    "force_words_ids": (),
+    "forced_eos_token_id": (),
+    "guidance_scale": (1,),
+    "min_p": (0,),
+    "num_beam_groups": (1,),
+    "penalty_alpha": (0,),
+    "renormalize_logits": (False,),
+    "sequence_bias": (),
+    "stop_strings": (),
+    "typical_p": (1,),
+}
+"""The keys of a generation_config.json that change what transformers writes and are not imported, with the values that
+change nothing."""
 
 KEY = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)")
 
@@ -119,9 +140,23 @@ def read_config(folder: Path) -> dict[str, Scalar]:
         raise UserError("names no model_type", place=str(path))
     named = sum(key.startswith(LABELS_BY_ID) for key in flat)
     flat |= {"num_labels": named} if named else {}
-    beside = read_modules(folder) | read_images(folder) | read_sounds(folder)
+    if flat.get("force_bos_token_to_be_generated") is True and not (folder / GENERATION).is_file():
+        flat.setdefault("forced_bos_token_id", flat.get("bos_token_id"))
+    beside = read_modules(folder) | read_images(folder) | read_sounds(folder, str(flat["model_type"]))
     characters = read_characters(folder) if str(flat.get(ARCHITECTURE)).endswith(WRITES_CHARACTERS) else None
     return _with_generation(folder / GENERATION, flat) | beside | (characters.values() if characters else {})
+
+
+def unread_options(folder: Path) -> list[str]:
+    """The options of a folder's generation_config.json that change what its origin writes, and are not imported."""
+    path = folder / GENERATION
+    flat = read_json(path, MAX_BYTES, "a config", flat_values) if path.is_file() else {}
+    given = {key.partition(".")[0] for key, value in flat.items() if value is not None and not _idle(key, value)}
+    return sorted(given & UNREAD.keys())
+
+
+def _idle(key: str, value: Scalar) -> bool:
+    return value in UNREAD.get(key, ())
 
 
 def label_names(values: Mapping[str, Scalar], count: int, place: str) -> list[str]:
@@ -141,6 +176,9 @@ def _with_generation(path: Path, values: dict[str, Scalar]) -> dict[str, Scalar]
         return values
     flat = read_json(path, MAX_BYTES, "a config", flat_values)
     said = {key: value for key, value in flat.items() if key.partition(".")[0] in WRITTEN_WITH and value is not None}
+    new = said.get("max_new_tokens")
+    if isinstance(new, int):  # wins over max_length, which counts the token before the first one as well
+        said["max_length"] = new + 1
     over = {key.partition(".")[0] for key in said}
     return {key: value for key, value in values.items() if key.partition(".")[0] not in over} | said
 
@@ -157,7 +195,7 @@ def resolve(family: Family, values: Mapping[str, Scalar], place: str) -> tuple[F
     ]
     chosen = family
     for key, parts in _cases(family, renamed):
-        value = config.value(key)
+        value = None if key in values and values[key] is None and NULL in parts else config.value(key)
         text = value if isinstance(value, str) else json.dumps(value)
         part = parts.get(text, parts.get(OTHERWISE))
         if part is None:
@@ -207,11 +245,15 @@ def _out_of_series(family: Family, config: Config) -> list[str]:
 def _renamed(family: Family, values: Mapping[str, Scalar]) -> tuple[dict[str, Scalar], list[str]]:
     """The values under the table's names of their keys, and a line for each key that has two values."""
     found: dict[str, Scalar] = {}
+    said: dict[str, str] = {}
     problems: list[str] = []
     for key, value in _joined(family, values).items():
         name = family.renamed.get(key, key)
-        if value is not None and found.setdefault(name, value) != value:
-            problems.append(f"{key}: {json.dumps(value)[:60]} differs from {name}")
+        if value is None:
+            continue
+        first = said.setdefault(name, key)
+        if found.setdefault(name, value) != value:
+            problems.append(f"{key}: {json.dumps(value)[:60]} differs from {first if key == name else name}")
     return found, problems
 
 

@@ -13,19 +13,20 @@ from xformc.errors import UserError
 FAMILIES = Path(__file__).resolve().parent / "families"
 MAX_LIKE = 4
 
-_MAPPINGS = ("renamed", "joined", "defaults", "cases", "series", "spec", "weights")
+_MAPPINGS = ("renamed", "joined", "defaults", "cases", "series", "spec", "weights", "copies")
 _LISTS = ("architectures", "outside", "ignored", "surplus")
-_PART = ("spec", "tie", "weights", "surplus", "ignored")
+_PART = ("spec", "tie", "weights", "copies", "surplus", "ignored")
 ROW_KEYS = ("from", "transposed", "axes", "part", "of", "each", "rows", "plus", "shape", "gain", "gain_axis", "first")
 
 
 @dataclass(frozen=True)
 class Family:
-    """A table. `cases` says for a key of the config what each value adds to `spec`, `weights` and the lists.
+    """A table. `cases` says for a key of the config what each value adds to `spec`, `weights`, `copies` and the lists.
 
     outside: the names of weights, with `*` for any, that an export writes without the prefix.
     joined: the texts between the items of lists of the config that are read as one text.
     series: the items of a list of the config, which follow each other again and again.
+    copies: the parameter of whose tensor a weight is a copy, if it is stored.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Family:
     ignored: tuple[str, ...]
     spec: Tree
     weights: Mapping[str, Tree]
+    copies: Mapping[str, str]
     surplus: tuple[str, ...]
 
     def full_name(self, name: str) -> str:
@@ -53,6 +55,7 @@ class Family:
             self,
             spec=_with_ties(self.spec if spec is None else merge(self.spec, spec), part),
             weights={**self.weights, **_trees(part, "weights")},
+            copies={**self.copies, **_named(part, "copies")},
             surplus=(*self.surplus, *_words(part, "surplus")),
             ignored=(*self.ignored, *_words(part, "ignored")),
         )
@@ -83,8 +86,8 @@ def load_family(path: Path) -> Family:
         architectures=_words(tree, "architectures"),
         prefix=_prefix(tree),
         outside=_words(tree, "outside"),
-        renamed={key: item.word for key, item in _trees(tree, "renamed").items()},
-        joined={key: item.word for key, item in _trees(tree, "joined").items()},
+        renamed=_named(tree, "renamed"),
+        joined=_named(tree, "joined"),
         defaults=_trees(tree, "defaults"),
         cases={
             key: {value: entry.tree for value, entry in item.entries.items()}
@@ -94,6 +97,7 @@ def load_family(path: Path) -> Family:
         ignored=_words(tree, "ignored"),
         spec=tree.entries["spec"].tree,
         weights=_trees(tree, "weights"),
+        copies=_named(tree, "copies"),
         surplus=_words(tree, "surplus"),
     )
 
@@ -185,6 +189,10 @@ def _wrong_kinds(tree: Tree) -> list[Problem]:
 def _trees(tree: Tree, key: str) -> dict[str, Tree]:
     section = tree.get(key)
     return {} if section is None else {name: entry.tree for name, entry in section.entries.items()}
+
+
+def _named(tree: Tree, key: str) -> dict[str, str]:
+    return {name: item.word for name, item in _trees(tree, key).items()}
 
 
 def _words(tree: Tree, key: str) -> tuple[str, ...]:

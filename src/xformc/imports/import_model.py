@@ -3,7 +3,7 @@
 import json
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,15 +18,18 @@ from xformc.errors import UserError
 from xformc.files import atomic_directory, writing
 from xformc.format.names import IMPORTED, SHORTLIST, SPEC, WEIGHTS
 from xformc.imports.banned import banned, banned_at_first, forced, shortest, spoken
-from xformc.imports.config import CONFIG, label_names, resolve
+from xformc.imports.config import CONFIG, Config, label_names, resolve
+from xformc.imports.family import Family
 from xformc.imports.origin import Origin
 from xformc.imports.origins import READERS
 from xformc.imports.replay import Replay, replay
 from xformc.imports.tokenizers import ForeignTokenizer, check_tokenizers
-from xformc.imports.weights import label_order, map_weights
+from xformc.imports.weights import label_order, map_weights, unlike_copies
 from xformc.trainer.data.label_names import save_labels
 from xformc.trainer.run import check_free
 from xformc.trainer.tensors import write_tensors
+
+TIED = "tie_word_embeddings"
 
 TOKENS = "tokens"
 """The result of a table whose labels are the vocabulary."""
@@ -36,7 +39,7 @@ TOKENS = "tokens"
 class Import:
     """What was imported: the family, the number of parameters, the tokenizer, and the comparison with the origin.
 
-    texts: whether the model has an input of tokens. shortlist: whether it has a shortlist.
+    texts: whether the model has an input of tokens. shortlist: whether it has a shortlist. unread: as of its origin.
     """
 
     family: str
@@ -45,6 +48,7 @@ class Import:
     replay: Replay | None
     texts: bool
     shortlist: bool
+    unread: Sequence[str] = ()
 
 
 def import_model(source: Path, out: Path, table: Path | None = None, *, compare: bool = False) -> Import:
@@ -58,12 +62,14 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
     if compare and not origin.replayed:
         raise UserError("--replay runs models of transformers only", place=str(source))
     place, values, tokenizer = origin.place, origin.values, origin.tokenizer
-    family, config = resolve(origin.family, values, place)
+    family, config = _resolved(origin)
     filled = config.filled(family.spec)
     assert isinstance(filled, dict)
     special = filled.get("special_tokens")
     if tokenizer is not None and isinstance(special, dict):
         special |= tokenizer.special(values)
+        if origin.templated and _continues(filled.get("decode")):
+            special["begin"] = "none" if tokenizer.first() is None else tokenizer.first()
     text = write_yaml({"name": _name(source), **_with_settings(filled, config.values)})
     spec = _checked(text, place)
     shapes = graph_shapes(spec.graph())
@@ -85,7 +91,17 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
         check_tokenizers(part, spec)
     texts = any(item.kind == "tokens" for item in spec.inputs.values())
     count, listed = sum(array.size for array in arrays.values()), origin.shortlist is not None
-    return Import(family.name, count, tokenizer, compared, texts, listed)
+    return Import(family.name, count, tokenizer, compared, texts, listed, origin.unread)
+
+
+def _resolved(origin: Origin) -> tuple[Family, Config]:
+    """The family and the config, where what is stored with other numbers is not tied, as transformers 5 has it."""
+    family, config = resolve(origin.family, origin.values, origin.place)
+    if "false" not in family.cases.get(TIED, {}) or config.value(TIED) is not True:
+        return family, config
+    if not unlike_copies(family, config, origin.tensors(family.prefix)):
+        return family, config
+    return resolve(origin.family, {**origin.values, TIED: False}, origin.place)
 
 
 def _read(source: Path, table: Path | None) -> Origin:
@@ -133,11 +149,15 @@ def _with_settings(spec: dict[str, Plain], values: Mapping[str, Scalar]) -> dict
         if isinstance(speech, dict):
             more["speech"] = {**speech, **spoken(values)}
         return {**spec, "decode": {**decode, **more}} if more else spec
-    if not bans:
-        return spec
-    sample, searched = decode.get("sample", {}), bans if "preset" in decode else {}
+    sample, searched, limit = decode.get("sample", {}), bans if _continues(decode) else {}, values.get("max_new_tokens")
     assert isinstance(sample, dict)
-    return {**spec, "decode": {**decode, **searched, "sample": {**sample, **bans}}}
+    drawn = {**bans, "max_new_tokens": limit} if _continues(decode) and isinstance(limit, int) else bans
+    return {**spec, "decode": {**decode, **searched, "sample": {**sample, **drawn}}} if drawn else spec
+
+
+def _continues(decode: object) -> bool:
+    """Whether these settings of a table are a language model's: a preset, but no beam."""
+    return isinstance(decode, dict) and "preset" in decode and "beam_size" not in decode
 
 
 def _name(source: Path) -> str:

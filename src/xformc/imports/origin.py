@@ -1,6 +1,6 @@
 """What an import reads from the folder or the file of another library, before a family's table makes a run of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,8 @@ class Origin:
 
     place: where messages say that mistakes are. values: its config, nested keys joined by dots. tensors: its weights by
     their names there, given the prefix that they may have. replayed: whether `--replay` can run it.
-    shortlist: the tokens among which its search looks; None for all.
+    shortlist: the tokens among which its search looks; None for all. unread: the options of its search that are not
+    imported. templated: whether prompts begin as the template of its tokenizer.json says.
     """
 
     place: str
@@ -30,6 +31,8 @@ class Origin:
     tokenizer: ForeignTokenizer | None
     replayed: bool = False
     shortlist: Shortlist | None = None
+    unread: Sequence[str] = ()
+    templated: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What preprocessor_config.json does to samples before wav2vec 2.0 reads them: nothing, or mean 0 and variance 1."""
+"""What a feature extractor does to samples before wav2vec 2.0 reads them: nothing, or mean 0 and variance 1."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,17 +10,25 @@ from xformc.imports.images import MAX_BYTES, PREPROCESSOR
 from xformc.imports.json_file import read_json
 
 SOUND = "sound."
-EXTRACTOR = "Wav2Vec2FeatureExtractor"
+EXTRACTOR, MODEL = "Wav2Vec2FeatureExtractor", "wav2vec2"
+PROCESSOR = "processor_config.json"
 
 
-def read_sounds(folder: Path) -> dict[str, Scalar]:
-    """The value `sound.normalize`; none if nothing is said. Raises: UserError for samples of another rate."""
-    path = folder / PREPROCESSOR
-    if not path.is_file():
+def read_sounds(folder: Path, model_type: str) -> dict[str, Scalar]:
+    """The value `sound.normalize`; none if nothing is said.
+
+    It is in preprocessor_config.json or, since transformers 5, in a part of processor_config.json. The extractor of a
+    model of samples need not be named. Raises: UserError for samples of another rate.
+    """
+    path = next((folder / name for name in (PREPROCESSOR, PROCESSOR) if (folder / name).is_file()), None)
+    if path is None:
         return {}
     found = read_json(path, MAX_BYTES, "a config", lambda content: content)
     content: Mapping[str, object] = cast(Mapping[str, object], found) if isinstance(found, dict) else {}
-    if content.get("feature_extractor_type") != EXTRACTOR:
+    if path.name == PROCESSOR:
+        part = content.get("feature_extractor")
+        content = cast(Mapping[str, object], part) if isinstance(part, dict) else {}
+    if content.get("feature_extractor_type", EXTRACTOR if content and model_type == MODEL else None) != EXTRACTOR:
         return {}
     rate = content.get("sampling_rate", RATE)
     if rate != RATE or content.get("feature_size", 1) != 1:

@@ -101,8 +101,11 @@ def map_weights(
         "without a row in the table": [path for path, row in rows.items() if row is None],
         "missing": [name for name in named if name not in stored],
         "left over": [
-            name for name in stored if name not in used and not any(pattern.fullmatch(name) for pattern in patterns)
+            name
+            for name in stored
+            if name not in used and name not in family.copies and not any(one.fullmatch(name) for one in patterns)
         ],
+        "no copy of the weight that it is tied to": unlike_copies(family, config, stored),
         "wrong shape": [
             f"{row.source} (found {list(used[row.source].shape)}, {path} is {list(shapes[path])})"
             for path, row in rows.items()
@@ -120,6 +123,19 @@ def map_weights(
     }
     _refuse(problems, f"the weights do not fit the table of {family.name}", place)
     return _arrays({path: row for path, row in rows.items() if row is not None}, shapes, used, place)
+
+
+def unlike_copies(family: Family, config: Config, stored: Mapping[str, Stored]) -> list[str]:
+    """The stored weights that are tied to another one in the family, but hold other numbers."""
+    unlike: list[str] = []
+    for name, path in family.copies.items():
+        row = family_row(family, config, path, stored) if name in stored else None
+        if row is None or row.source not in stored or row.source == name:
+            continue
+        copy, original = stored[name], stored[row.source]
+        if copy.shape != original.shape or not np.array_equal(copy.read(), original.read()):
+            unlike.append(name)
+    return unlike
 
 
 def _arrays(
