@@ -199,7 +199,8 @@ class Masked(Section):
 
 
 class Spans(Section):
-    """Span corruption: write the spans that sentinels replace: `rate` of the tokens, `mean_length` tokens each."""
+    """Span corruption: write the spans that sentinels replace: `rate` of the tokens, `mean_length` tokens each, or
+    more in a text that would need more than `sentinels` spans."""
 
     rate: Share = 0.15
     mean_length: Annotated[float, Field(ge=1, le=100)] = 3.0

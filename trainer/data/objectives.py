@@ -93,7 +93,7 @@ def _masked(section: Masked, ids: Ids, noise: Noise, random: Random) -> Example:
 def _spans(section: Spans, ids: Ids, noise: Noise, random: Random) -> Example:
     """T5's span corruption (Raffel et al., 2020, section 3.3): sentinels replace the spans that are written."""
     given, wanted, start = list[int](), list[int](), 0
-    for index, (first, last) in enumerate(_chosen_spans(section, ids, random)[: len(noise.sentinels)]):
+    for index, (first, last) in enumerate(_chosen_spans(section, ids, random, len(noise.sentinels))):
         given += [*ids[start:first], noise.sentinels[index]]
         wanted += [noise.sentinels[index], *ids[first:last]]
         start = last
@@ -117,10 +117,12 @@ def _prefix(section: Prefix, ids: Ids, noise: Noise, random: Random) -> Example 
     return Example(ids[:cut], ids[cut:])
 
 
-def _chosen_spans(section: Spans | Denoise, ids: Ids, random: Random) -> list[tuple[int, int]]:
-    """Spans of random lengths and places that do not touch, in order; at least one."""
+def _chosen_spans(section: Spans | Denoise, ids: Ids, random: Random, most: int | None = None) -> list[tuple[int, int]]:
+    """Spans of random lengths and places that do not touch, in order; at least one. Where there would be more than
+    `most`, they are longer."""
     hidden = min(len(ids), max(1, round(section.rate * len(ids))))
-    count = max(1, min(round(hidden / section.mean_length), len(ids) - hidden + 1))
+    count = min(round(hidden / section.mean_length), len(ids) - hidden + 1)
+    count = max(1, count if most is None else min(count, most))
     lengths = _parts(hidden, count, random, least=1)
     gaps = _parts(len(ids) - hidden, count + 1, random, least=0)
     for index in range(1, count):  # spans that touch would be one

@@ -128,7 +128,13 @@ _TEXT_TYPES = ("string", "large_string", "string_view")
 def _cell(text: str | None, place: str) -> str:
     """A text as a line has it; nothing for a null."""
     found = (text or "").replace("\n", " ").strip()
-    if "\0" in found or len(found.encode()) > LINE_BYTES:
+    try:
+        size = len(found.encode())
+    except UnicodeError as error:
+        raise UserError(
+            "not valid Unicode text", place=place, hint="half of a surrogate pair is no character"
+        ) from error
+    if "\0" in found or size > LINE_BYTES:
         raise UserError(f"a text with a NUL byte, or of more than {LINE_BYTES:,} bytes", place=place)
     return found
 
@@ -139,9 +145,11 @@ def _json_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
         if not line.strip():
             yield ("",)
             continue
+        place = f"{path}:{number}"
         try:
             found = json.loads(line)
-            yield tuple(str.replace(found[name], "\n", " ").strip() for name in columns)
+            texts = [str.strip(found[name]) for name in columns]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             keys = " and ".join(f'"{name}"' for name in columns)
-            raise UserError(f"not a JSON object with the text of {keys}", place=f"{path}:{number}") from error
+            raise UserError(f"not a JSON object with the text of {keys}", place=place) from error
+        yield tuple(_cell(text, place) for text in texts)

@@ -40,7 +40,8 @@ class TextNoise:
         return [self.line(number, text) for number, text in enumerate(texts)]
 
     def _typed(self, word: str, letters: Sequence[str]) -> str:
-        """The word with errors in its letters: left out, doubled, swapped with the next one, or another of the text."""
+        """The word with errors in its letters: left out, doubled, swapped with the next one, or another of the text.
+        It is doubled where that would change nothing, or leave out a word."""
         draw, rate, typed, index = self._draw, self._noise.typing, list[str](), 0
         while index < len(word):
             letter, index = word[index], index + 1
@@ -48,11 +49,13 @@ class TextNoise:
                 typed.append(letter)
                 continue
             kind = draw.randrange(4)
-            if kind == 1:
+            others = [other for other in letters if other != letter] if kind == 3 else []
+            changes = (len(word) > 1, True, word[index : index + 1] not in ("", letter), bool(others))
+            if kind == 1 or not changes[kind]:
                 typed += (letter, letter)
             elif kind == 2:
                 typed += (*word[index : index + 1], letter)
                 index += 1
             elif kind == 3:
-                typed.append(draw.choice(letters))
+                typed.append(draw.choice(others))
         return "".join(typed) or word

@@ -113,3 +113,7 @@ def test_read_texts_reads_objects_of_json(tmp_path: Path) -> None:
             UserError, match=r'train\.jsonl:2: not a JSON object with the text of "source" and "target"'
         ):
             read_texts((path,), ("source", "target"))
+    for text, message in ((r"a \ud800", "not valid Unicode text"), (r"a \u0000", "a text with a NUL byte")):
+        path.write_text(f'{{"source": "a", "target": "b"}}\n{{"source": "{text}", "target": "b"}}\n')
+        with pytest.raises(UserError, match=rf"train\.jsonl:2: {message}"):
+            read_texts((path,), ("source", "target"))

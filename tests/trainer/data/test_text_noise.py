@@ -35,8 +35,8 @@ def test_noise_is_of_the_rates_and_keeps_words_and_tags() -> None:
         words = text.split(" ")
         assert (len(words), words[2], words[5]) == (8, "<BT>", "24") and all(words)
         found[len(text) - len(TEXT)] += 1
-    changed = sum(text != TEXT for text in typing.lines([TEXT] * 500))
-    assert changed / 500 == pytest.approx(1 - 0.9**28, abs=0.06)
+    changed = sum(text != TEXT for text in TextNoise(Noise(typing=0.01), 1, 0, 0).lines([TEXT] * 5000))
+    assert changed / 5000 == pytest.approx(1 - 0.99**28, abs=0.012)
     assert found[-1] > 50 and found[1] > 50, "letters are left out and doubled"
     cases = Counter(TextNoise(Noise(case=0.3), 1, 0, 0).lines([TEXT] * 500))
     assert len(cases) == 4 and cases[TEXT] == pytest.approx(350, abs=40)
