@@ -210,5 +210,5 @@ def _texts_to_score(texts: Iterable[Any] | Mapping[str, Any], targets: Iterable[
 
 def _required(targets: Iterable[Prefix] | None) -> Iterable[Prefix]:
     if targets is None:
-        raise UserError("there are no texts to score", hint="give them as targets: engine.score(sources, targets)")
+        raise UserError("there are no texts to score", hint="give the target of each source")
     return targets

@@ -73,6 +73,9 @@ def encode_phrases(
                 ids = tokenizer.encode_open(name, phrase)
             except UnicodeError as error:
                 raise UserError("not valid Unicode text", place=place) from error
+            if written.special.unknown in ids:
+                message = f"the phrase {phrase!r} has a character that the vocabulary lacks, so no text has it"
+                raise UserError(message, place=place, hint="write it as the training text was, or leave it out")
         special = {written.special.pad, *written.special.begun, *written.special.end}
         if not ids or not all(0 <= one < written.pieces and one not in special for one in ids):
             what = "ids of the vocabulary that are not padding, begin or end"

@@ -90,6 +90,10 @@ def test_phrases_that_do_not_fit_are_refused(engines: dict[Target, Engine]) -> N
         (["dogs"], "line 1: a list of phrases is needed for each text, not one text"),
         ([[[]]], "line 1: a phrase must be 1 or more tokens"),
         ([[[3]]], "line 1: a phrase must be 1 or more tokens"),
+        (
+            [["snow \u2603"]],
+            "line 1: the phrase 'snow \u2603' has a character that the vocabulary lacks, so no text has it",
+        ),
         ([[[4] * 2000]], "line 1: the phrases have 2,000 tokens; a text of this engine has room for 1,000"),
         ([], "line 1: there are no phrases for this text"),
     ):

@@ -54,6 +54,13 @@ def generates(folder: Path) -> Path:
     return copied
 
 
+def test_results_without_text_are_counted(folder: Path, xformc: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "mono").write_text("red house\n\u2603\n")  # the engine copies the unknown token, which no text has
+    done = xformc("distill", folder / "engine", tmp_path / "mono", "-o", tmp_path / "out", "-j", "1")
+    assert done.code == 0, done.err
+    assert "1 rows of 2 lines" in done.out and done.out.endswith("(dropped: 1 with an empty result)\n")
+
+
 def rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (path / "train.jsonl").read_text().splitlines()]
 

@@ -14,7 +14,7 @@ from xformc.runtime.stream import MAX_BATCH_TOKENS
 from xformc.runtime.text.texts import TooLongError
 
 Written = Hypothesis | Continuation
-LONG, EMPTY = "too long for the engine", "without text"
+LONG, EMPTY, NOTHING = "too long for the engine", "without text", "with an empty result"
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Decoder:
         """Return the rows of these lines, in their order."""
         lines = chunk.lines
         numbers = [index for index, line in enumerate(lines) if self._continues or line.strip()]
-        long, rows, tokens = 0, list[dict[str, object]](), 0
+        long, nothing, rows, tokens = 0, 0, list[dict[str, object]](), 0
         # A text that is too long is found by the engine: it is left out, and the engine goes on behind it.
         each = self._job.samples or 1
         repeated = [number for number in numbers for _ in range(each)] if self._continues else numbers
@@ -78,14 +78,16 @@ class Decoder:
         while done < len(repeated):
             try:
                 for result in self._decoded(chunk, repeated[done:], done):
-                    rows += self._rows(lines[repeated[done]], result)
+                    made = list(self._rows(lines[repeated[done]], result))
+                    rows += made
+                    nothing += not made
                     tokens += sum(len(one.tokens) for one in result)
                     done += 1
             except TooLongError:
                 long, number = long + 1, repeated[done]
                 while done < len(repeated) and repeated[done] == number:
                     done += 1
-        dropped = {EMPTY: len(lines) - len(numbers), LONG: long}
+        dropped = {EMPTY: len(lines) - len(numbers), LONG: long, NOTHING: nothing}
         content = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         return Rows(content.encode(), len(rows), tokens, {reason: count for reason, count in dropped.items() if count})
 

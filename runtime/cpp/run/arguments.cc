@@ -385,7 +385,7 @@ class Reader {
     };
     const bool streams = found_.stream.value_or(false), paced = found_.batches.workers || found_.batches.window;
     refuse(found_.token_scores && !found_.json, "--token-scores needs --json",
-           "each object then has `pieces` and `token_scores`");
+           "each object then has the pieces and their scores, too");
     refuse(found_.attention && !found_.json, "--attention needs --json",
            "each object then has `attention`, a list for each token");
     refuse(found_.json_input && !found_.json, "--json-input needs --json",

@@ -78,7 +78,7 @@ def distill(
 
     TEXT is decoded on all cores into DATA/train.jsonl, which `xformc train` and `xformc data` read; each line also has
     the score. It may be stopped or killed at any moment; --resume continues it, and the file is the same to the byte.
-    Lines without text and lines that are too long for the engine are dropped and counted.
+    Lines without text, or too long for the engine, and those whose result has no text are dropped and counted.
     """
     from xformc.trainer.data.in_order import in_order
     from xformc.trainer.data.splits import TABLES, find_validation

@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Option
 
 from xformc.commands.json_input import json_alone
-from xformc.commands.options import BeamSize, Device, EngineFolder, JsonLines, TextOutput, Threads, Truncate, Workers
+from xformc.commands.options import Device, EngineFolder, JsonLines, TextOutput, Threads, Truncate, Workers
 from xformc.commands.text_lines import choose_pace, write_results
 from xformc.commands.token_scores import TokenFields, token_fields_of
 from xformc.errors import UserError
@@ -26,6 +26,8 @@ TARGET_HELP = "The text of each source, line by line; may be .gz."
 TOKENS_HELP = """Also the log probability of each token: after a tab, separated by spaces, or with --json, which has the
 tokens as well."""
 JSON_HELP = 'Lines are JSON, so that texts may have line breaks: "a text", or {"text": "..."}.'
+BEAM_HELP = """The width of the beam whose scores these are to the last bit, with target native; no other effect."""
+ScoredBeam = Annotated[int | None, Option("--beam-size", "--beam", "-b", help=BEAM_HELP, metavar="N")]
 PENALTY_HELP = """Length penalty of the scores, as in `xformc translate`.  [default: the engine's]"""
 
 
@@ -36,7 +38,7 @@ def score(
     *,
     output: TextOutput = None,
     length_penalty: Annotated[float | None, Option(help=PENALTY_HELP, metavar="ALPHA")] = None,
-    beam_size: BeamSize = None,
+    beam_size: ScoredBeam = None,
     token_scores: Annotated[bool, Option("--token-scores", help=TOKENS_HELP)] = False,
     as_json: JsonLines = False,
     json_input: Annotated[bool, Option("--json-input", help=JSON_HELP)] = False,

@@ -28,4 +28,4 @@ def token_fields_of(engine: Engine, *, wanted: bool) -> TokenFields:
 def require_json(token_scores: bool, as_json: bool) -> None:
     """Raises: UserError for scores of tokens that would not be shown."""
     if token_scores and not as_json:
-        raise UserError("--token-scores needs --json", hint="each object then has `pieces` and `token_scores`")
+        raise UserError("--token-scores needs --json", hint="each object then has the pieces and their scores, too")
