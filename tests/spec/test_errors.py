@@ -67,7 +67,7 @@ def test_learned_positions_without_a_limit_say_what_to_add(problems: Problems) -
 def test_choice_that_is_not_made_lists_its_words(problems: Problems) -> None:
     (problem,) = problems(BASE.replace("  activation: relu\n", ""))
     assert problem.message == "the choice 'activation' is not set"
-    assert problem.hint == "set 'activation' under choices to 'relu', 'gelu', 'silu' or 'sigmoid'"
+    assert problem.hint == "set 'activation' under choices to 'relu', 'gelu', 'gelu_tanh', 'silu' or 'sigmoid'"
 
 
 def test_shared_tokenizer_of_two_vocabularies_is_refused(problems: Problems) -> None:
