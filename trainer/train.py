@@ -281,8 +281,8 @@ def _keep(job: _Job, report: Report, writer: CheckpointWriter, state: State) -> 
         if select in SCORED:
             state = judged(state, job.processes.agree(score))
         reshard(job.model)
+        report.validation(state, loss)  # before the checkpoint is there, from which a killed run would go on
         writer.save(state, job.model, job.optimizer)
-    report.validation(state, loss)
     return state
 
 

@@ -54,7 +54,6 @@ UNREAD: Mapping[str, tuple[Scalar, ...]] = {
     "eta_cutoff": (0,),
     "exponential_decay_length_penalty": (),
     "force_words_ids": (),
-    "forced_eos_token_id": (),
     "guidance_scale": (1,),
     "min_p": (0,),
     "num_beam_groups": (1,),
