@@ -52,16 +52,31 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Update:
-    """The result of one update: `nll` is the summed loss of `count` labels in nats, on the model's device.
+    """The result of one update.
 
-    skipped: the gradient was not finite, and nothing has changed. operations: those of the step, if they are counted.
+    sums: the summed loss of each result's labels in nats, times its weight, and then the mean of the auxiliary losses,
+        on the model's device.
+    counts: the labels of each result. skipped: the gradient was not finite, and nothing has changed. operations: those
+        of the step, if they are counted.
     """
 
-    nll: torch.Tensor
-    count: int
+    sums: torch.Tensor
+    counts: Sequence[int]
     learning_rate: float
     skipped: bool = False
     operations: float = 0.0
+
+    @property
+    def count(self) -> int:
+        """The labels of the first result."""
+        return self.counts[0]
+
+
+def mean_loss(updates: Sequence[Update]) -> float:
+    """Return the loss of some updates, without label smoothing: that of a label of each result, summed by weights."""
+    *sums, auxiliary = torch.stack([update.sums for update in updates]).sum(0).tolist()
+    counts = [sum(each) for each in zip(*(update.counts for update in updates), strict=True)]
+    return sum(one / max(count, 1) for one, count in zip(sums, counts, strict=True)) + auxiliary / len(updates)
 
 
 def fit(
@@ -123,7 +138,7 @@ def take_step(
     device = next(model.parameters()).device
     torch.manual_seed(draw_seed(*processes.seed(recipe.seed, step)))  # pyright: ignore[reportUnknownMemberType]
     counts = [sum(each) for each in zip(*(batch.counts for batch in group), strict=True)]
-    nll = torch.zeros((), device=device)
+    sums = torch.zeros(len(recipe.weights) + 1, device=device)
     optimizer.zero_grad()
     own = processes.share(group)
     for batch in own:
@@ -131,11 +146,11 @@ def take_step(
             with autocast(device, recipe.bfloat16):
                 losses = model(*_inputs(batch.repeated(recipe.copies), device))
             shares = [one / max(whole, 1) for one, whole in zip(batch.counts, counts, strict=True)]
-            weighted, measured = _weighted(losses, shares, counts, recipe.weights, 1 / len(group))
+            weighted, measured = _weighted(losses, shares, recipe.weights, 1 / len(group))
             # Gradients are averaged over the processes, and their sum is wanted.
             (weighted * processes.count).backward()  # pyright: ignore[reportUnknownMemberType]
-        nll += measured.detach() * counts[0]
-    processes.add(nll)
+        sums += measured.detach()
+    processes.add(sums)
     _complete_gradients(model)
     rate = recipe.learning_rate(step)
     set_rate(optimizer, rate)
@@ -144,7 +159,7 @@ def take_step(
         optimizer.step()
         if recipe.ema is not None:
             update_average(optimizer, recipe.ema, step)
-    return Update(nll, counts[0], rate, skipped=not finite)
+    return Update(sums, counts, rate, skipped=not finite)
 
 
 def _clipped_norm(model: torch.nn.Module, limit: float | None) -> torch.Tensor:
@@ -155,24 +170,20 @@ def _clipped_norm(model: torch.nn.Module, limit: float | None) -> torch.Tensor:
 
 
 def _weighted(
-    losses: Sequence[torch.Tensor],
-    shares: Sequence[float],
-    counts: Sequence[int],
-    weights: Sequence[float],
-    share: float,
+    losses: Sequence[torch.Tensor], shares: Sequence[float], weights: Sequence[float], share: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the loss of a batch in an update, and the same without label smoothing.
+    """Return the loss of a batch in an update, and its part of `Update.sums`.
 
     `losses` has the mean, the sum and the count of each result's loss, then of auxiliary losses. `shares` are the parts
-    of the update's targets that the batch has, `share` its part of the update, and `counts` the update's targets.
+    of the update's targets that the batch has, and `share` its part of the update.
     """
-    loss = measured = losses[0].new_zeros(())
+    loss = auxiliary = losses[0].new_zeros(())
     for index, weight in enumerate(weights):
         loss = loss + losses[3 * index] * (weight * shares[index])
-        measured = measured + losses[3 * index + 1] * (weight / max(counts[index], 1))
     for mean in losses[3 * len(weights) :: 3]:
-        loss, measured = loss + mean * share, measured + mean * share
-    return loss, measured
+        auxiliary = auxiliary + mean * share
+    sums = [losses[3 * index + 1] * weight for index, weight in enumerate(weights)]
+    return loss + auxiliary, torch.stack([*sums, auxiliary])
 
 
 def validation_loss(

@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from xformc.errors import UserError
 from xformc.files import atomic_write, writing
 from xformc.trainer.checkpoint import State
-from xformc.trainer.loop import Update
+from xformc.trainer.loop import Update, mean_loss
 from xformc.trainer.scores.checkpoint_scores import Scored
 from xformc.trainer.sinks import Sink
 
@@ -109,7 +109,7 @@ class Report:
         if not self._pending:
             return
         tokens = sum(update.count for update in self._pending)
-        loss = float(torch.stack([update.nll for update in self._pending]).sum()) / tokens
+        loss = mean_loss(self._pending)
         check_finite(state, loss)
         seconds = max(time.monotonic() - self._since, 1e-9)
         speed, operations = tokens / seconds, sum(update.operations for update in self._pending) / seconds

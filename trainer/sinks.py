@@ -101,9 +101,14 @@ def _mlflow(place: Place) -> Sink:
         for name, value in place.settings.items():
             client.log_param(run, name, value)
 
+    logged = dict[str, int]()  # the last step of each metric before this start
+
     def log(step: int, numbers: Numbers) -> None:
         for name, value in numbers.items():
-            client.log_metric(run, name, value, step=step)
+            if name not in logged:
+                logged[name] = max((one.step for one in client.get_metric_history(run, name)), default=-1)
+            if step > logged[name]:  # a killed run has logged more than its checkpoint, which MLflow keeps
+                client.log_metric(run, name, value, step=step)
 
     return Sink("mlflow", log, lambda: client.set_terminated(run))
 

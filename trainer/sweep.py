@@ -9,8 +9,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
-import yaml
-
+from xformc.compiler.spec.problems import Source
+from xformc.compiler.spec.tree import parse_yaml
 from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.format.names import WEIGHTS
@@ -45,8 +45,8 @@ def read_grid(path: Path) -> list[Settings]:
     """
     hint = "write a list, such as `- {train.schedule.scale: 2.0}`, or a mapping from paths to lists of values"
     try:
-        content: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError, RecursionError) as error:
+        content: Any = parse_yaml(Source(str(path), path.read_text(encoding="utf-8"))).plain()  # 7e-4 is a number
+    except (OSError, ValueError) as error:
         raise UserError(f"cannot be read: {error}", place=str(path)) from error
     if isinstance(content, dict):
         grid = cast(dict[Any, Any], content)

@@ -66,5 +66,6 @@ def _auxiliary(graph: Graph, builder: GraphBuilder, values: dict[str, Value]) ->
     for node in graph.nodes:
         if isinstance(node.op, AuxiliaryLoss):
             (value,) = node.outputs
-            found += builder.emit_all(MeanLoss(node.op.weight), (values[value.name],), f"{value.name}/loss", node.place)
+            name = f"auxiliary_loss_{len(found) // 3}"  # in no block: it stands behind them all
+            found += builder.emit_all(MeanLoss(node.op.weight), (values[value.name],), name, node.place)
     return found

@@ -99,7 +99,10 @@ def prefix_encoder(
     def encode(line: int, prefix: Prefix) -> NDArray[np.int64]:
         place = f"line {line}"
         if not isinstance(prefix, str):
-            ids = [int(one) for one in prefix]
+            try:
+                ids = [int(one) for one in prefix]
+            except (TypeError, ValueError) as error:
+                raise UserError(f"a {what} is a text, or token ids, not {prefix!r}", place=place) from error
             if not all(0 <= one < written.pieces and one != special.pad for one in ids):
                 but = f" and not {special.pad}, which is padding"
                 raise UserError(f"the ids of a {what} must be from 0 to {written.pieces - 1}{but}", place=place)

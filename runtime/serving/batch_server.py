@@ -182,10 +182,11 @@ class BatchServer(Generic[AnyReply]):
             yield replies.popleft().result()
 
     def close(self) -> None:
-        """Cancel all texts that have not ended, and free the batches."""
+        """Cancel all texts that have not ended, and free the batches; a callback of a reply may call it, too."""
         self._stop()
         for thread in self._threads:
-            thread.join()
+            if thread is not threading.current_thread():
+                thread.join()
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ import torch
 from command_line import CommandLine, mistake
 from safetensors.numpy import load_file, save_file
 
+from xformc.imports.images import image_numbers, read_images
 from xformc.runtime.engine import load
 
 transformers: Any = pytest.importorskip("transformers")
@@ -30,6 +31,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"image_std": [0.2, 0, 0.25]}, "image_std must be a number for each channel, and no deviation is 0"),
     ({"image_mean": "x"}, "image_mean must be a number for each channel"),
     ({"rescale_factor": 1.0}, "pixels must be divided by 255"),
+    ({"rescale_factor": 1.0, "do_normalize": False}, "pixels must be divided by 255"),
+    ({"do_rescale": False, "do_normalize": False}, "pixels must be divided by 255"),
 ]
 
 
@@ -93,6 +96,20 @@ def test_an_engine_labels_a_file_as_the_origin(xformc: CommandLine, tmp_path: Pa
     with torch.no_grad():
         wanted = origin(torch.tensor(normal, dtype=torch.float32).permute(2, 0, 1)[None]).logits.softmax(-1)[0]
     np.testing.assert_allclose(found.probabilities[0], wanted.numpy(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("content", "numbers"), [
+    ({"image_processor_type": "ViTImageProcessor"}, [[0.5] * 3, [0.5] * 3]),
+    ({"size": 8, "image_std": [0.2, 0.3, 0.4]}, [[0.5] * 3, [0.2, 0.3, 0.4]]),
+    ({"image_mean": [0.1, 0.2, 0.3], "do_normalize": None}, [[], []]),
+    ({"feature_size": 1, "do_normalize": True}, [[], []]),
+])  # fmt: skip
+def test_what_a_preprocessor_leaves_out_is_as_in_transformers(
+    tmp_path: Path, content: dict[str, Any], numbers: list[list[float]]
+) -> None:
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(content))
+    values = read_images(tmp_path)
+    assert [list(image_numbers(values, name)) for name in ("mean", "deviation")] == numbers
 
 
 @pytest.mark.filterwarnings("ignore")

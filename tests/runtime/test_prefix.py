@@ -104,6 +104,8 @@ def test_wrong_prefixes_are_refused(engine: Engine) -> None:
         engine.transcribe(given, prefixes=[[5], [5, END], [5, END, 5], [5]])
     with pytest.raises(UserError, match="line 1: the engine has no tokenizer"):
         engine.transcribe(given, prefixes="hello")
+    with pytest.raises(UserError, match="line 1: a prefix is a text, or token ids, not 5"):
+        engine.transcribe(given, prefixes=[5, [5], [5], [5]])  # type: ignore[list-item]
     with pytest.raises(UserError, match="line 4: there is no prefix for this text"):
         engine.score(given, [[5, END]] * 3)
 

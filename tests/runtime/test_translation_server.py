@@ -1,5 +1,6 @@
 """Batches of translations that refill: sentences join and leave, and each is what it is alone."""
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import CancelledError
@@ -113,6 +114,21 @@ def test_translations_are_cancelled_and_refused(folder: Path) -> None:
                 engine.translate(["a"], slots=2, **idle)
         with pytest.raises(UserError, match="slots must be an integer from 1 to 1024, not 0"):
             engine.translate(["a"], slots=0)
+
+
+def test_a_callback_may_close_the_server(folder: Path) -> None:
+    with load(folder / "engine", threads=1) as engine:
+        server = engine.serve(slots=2)
+        ended = threading.Event()
+
+        def close(_: object) -> None:
+            server.close()
+            ended.set()
+
+        reply = server.submit("one two")
+        reply.add_done_callback(close)
+        assert ended.wait(60)
+        server.close()
 
 
 def test_the_command_line_translates_in_slots(folder: Path, tmp_path: Path, xformc: CommandLine) -> None:

@@ -140,3 +140,9 @@ def test_a_run_in_bfloat16_casts_at_once(tmp_path: Path, monkeypatch: pytest.Mon
         train.train_weights(spec, tmp_path / "data", tmp_path / run, Options(), quiet=True)
     first, second = ((tmp_path / run / "weights.safetensors").read_bytes() for run in ("plain", "cast"))
     assert len(cast_models) == 2 and first == second
+
+
+def test_a_model_with_an_auxiliary_loss_has_layers() -> None:
+    settings = ["sizes.layers=2", "sizes.d_model=16", "sizes.vocabulary=60"]
+    module = TorchModule(compile_training(load_spec(find_spec("sparse_experts"), settings)).graph, seed=1)
+    assert list(layers_of(module)) == ["decoder/0", "decoder/1"]

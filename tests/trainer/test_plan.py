@@ -150,3 +150,12 @@ def test_wrong_options_of_plans_are_refused(xformc: CommandLine) -> None:
     assert "--mfu must be above 0 and at most 1, not 2" in said("--train", "--mfu", "2")
     assert "100 GPUs cannot share a batch of 64 rows" in said("--train", "--gpus", "100")
     assert "--train and --measure exclude each other" in said("--train", "--measure", "64")
+
+
+def test_models_of_every_task_are_planned_or_refused(xformc: CommandLine) -> None:
+    sizes = ("--set", "sizes.d_model=32", "--set", "sizes.heads=2", "--gpu", "a100", "--length", "8")
+    for name in ("parsing", "captioner", "conformer", "graph_attention"):  # attention dropout; no tokens to read
+        done = xformc("report", name, "--train", *sizes)
+        assert (done.code, done.err) == (0, ""), name
+    found = mistake(xformc("report", "sparse_experts", "--train", "--gpu", "a100", "--length", "8"))
+    assert found.startswith("this model cannot be planned: its step needs the contents of tensors")

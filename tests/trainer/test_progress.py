@@ -16,7 +16,7 @@ def lines(metrics: Path) -> list[dict[str, float]]:
 
 def feed(report: Report, first: int, last: int, nll: float = 6.0) -> None:
     for step in range(first, last + 1):
-        report.update(State(step=step, tokens=3 * step), Update(torch.tensor(nll), 3, 0.01))
+        report.update(State(step=step, tokens=3 * step), Update(torch.tensor([nll, 0.0]), (3,), 0.01))
 
 
 def test_report_writes_a_line_every_ten_updates(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_report_speaks_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_bar_of_a_run_that_ends_by_time_ends_there(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """After 20 of 100 seconds and 10 steps, 50 steps are expected, and not 1,000."""
     with Report(None, 1000, State(), seconds=100.0) as report:
-        report.update(State(step=10, seconds=20.0), Update(torch.tensor(8.0), 4, 0.1))
+        report.update(State(step=10, seconds=20.0), Update(torch.tensor([8.0, 0.0]), (4,), 0.1))
     shown = capfd.readouterr().err
     assert "10/50 " in shown and "loss 2.000" in shown and " GB" in shown and "FLOP" not in shown
 
@@ -74,8 +74,18 @@ def test_bar_of_a_run_that_ends_by_time_ends_there(tmp_path: Path, capfd: pytest
 def test_operations_are_shown_beside_their_share_of_the_peak(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     metrics = tmp_path / "metrics.jsonl"
     with Report(metrics, 1000, State(), peak=1e18) as report:
-        report.update(State(step=10), Update(torch.tensor(8.0), 4, 0.1, operations=1e12))
+        report.update(State(step=10), Update(torch.tensor([8.0, 0.0]), (4,), 0.1, operations=1e12))
     (line,) = lines(metrics)
     assert line["mfu"] == pytest.approx(line["flops_per_second"] / 1e18, abs=1e-4)
     shown = capfd.readouterr().err
     assert "FLOP/s  MFU " in shown
+
+
+def test_the_loss_of_several_results_is_that_of_their_labels(tmp_path: Path) -> None:
+    """Labels of 2 in all weigh the same in each result, whichever updates have them; the last number is auxiliary."""
+    metrics = tmp_path / "metrics.jsonl"
+    with Report(metrics, 100, State(), quiet=True) as report:
+        report.update(State(step=9), Update(torch.tensor([0.0, 6.0, 0.5]), (0, 3), 0.01))
+        report.update(State(step=10), Update(torch.tensor([4.0, 1.0, 1.5]), (2, 4), 0.01))
+        report.update(State(step=20), Update(torch.tensor([0.0, 8.0, 0.0]), (0, 4), 0.01))
+    assert [line["loss"] for line in lines(metrics)] == [4.0 / 2 + 7.0 / 7 + 1.0, 2.0]

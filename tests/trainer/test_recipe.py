@@ -1,5 +1,6 @@
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ def test_step_is_skipped_if_its_gradient_is_not_finite() -> None:
 
 
 def test_skipped_steps_are_reported_and_counted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    update, bad = Update(torch.tensor(6.0), 3, 0.01), Update(torch.tensor(float("nan")), 3, 0.01, skipped=True)
+    update = Update(torch.tensor([6.0, 0.0]), (3,), 0.01)
+    bad = replace(update, sums=update.sums * float("nan"), skipped=True)
     with Report(tmp_path / "metrics.jsonl", 100, State()) as report:
         report.update(State(step=9), update)
         report.update(State(step=10, skipped=1), bad)

@@ -22,6 +22,10 @@ def grid(folder: Path, text: str) -> Path:
 def test_grids_are_lists_or_products(tmp_path: Path) -> None:
     listed = read_grid(grid(tmp_path, "- {a.b: 1, c: [1]}\n- {}\n"))
     assert listed == [{"a.b": 1, "c": [1]}, {}]
+    assert read_grid(grid(tmp_path, "train.schedule.peak: [7e-4, .5]\n")) == [
+        {"train.schedule.peak": 7e-4},
+        {"train.schedule.peak": 0.5},
+    ]
     combined = read_grid(grid(tmp_path, "a: [1, 2]\nb: [x, y]\n"))
     assert combined == [{"a": 1, "b": "x"}, {"a": 1, "b": "y"}, {"a": 2, "b": "x"}, {"a": 2, "b": "y"}]
     assert name_of({"a": 1, "b": 2}) == name_of({"b": 2, "a": 1}) != name_of({"a": 1, "b": 3})
@@ -30,7 +34,7 @@ def test_grids_are_lists_or_products(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [("3", "not a list"), ("a: 1", "a value is not a list"), ("[]", "has 0 settings"), ("- a", "of settings"),
-     ("- {a: 1}\n- {a: 1}", "twice: a=1"), ("{", "cannot be read")],
+     ("- {a: 1}\n- {a: 1}", "twice: a=1"), ("{", "not YAML")],
 )  # fmt: skip
 def test_wrong_grids_are_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(UserError, match=message):

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils import _pytree
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -18,6 +18,7 @@ from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.backends.torch.node_steps import Operators
 from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.graph import Graph
+from xformc.errors import UserError
 from xformc.trainer.loop import autocast
 from xformc.trainer.recompute import Contexts, contexts, recompute
 
@@ -49,8 +50,18 @@ def step_memory(
     gpu: count what kernels for GPUs keep (masks of dropout as bytes, attention without its weights, larger chunks of
     logits), not those for processors.
 
-    Raises: UserError for a pattern that fits no block.
+    Raises: UserError for a pattern that fits no block, and for a model with an operator that needs its contents.
     """
+    try:
+        return _step_memory(graph, rows, length, batches, patterns, bfloat16=bfloat16, gpu=gpu)
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        message = f"this model cannot be planned: its step needs the contents of tensors ({error.func})"
+        raise UserError(message, hint="train it for some steps, which show its memory") from error
+
+
+def _step_memory(
+    graph: Graph, rows: int, length: int, batches: int, patterns: Sequence[str], *, bfloat16: bool, gpu: bool
+) -> StepMemory:
     with FakeTensorMode(), ExitStack() as stack:
         if gpu:
             stack.enter_context(_kernels_of_gpus())
@@ -126,7 +137,14 @@ def _autocast(device: torch.device, enabled: bool) -> torch.autocast:
 
 
 def _same() -> Contexts:
-    return nullcontext(), nullcontext()
+    """Those of the forward pass, and the same for the recomputation, where its modes no longer hold."""
+    return nullcontext(), _attention_of_gpus()
+
+
+@contextmanager
+def _attention_of_gpus() -> Generator[None]:
+    with _FlashAttention():
+        yield
 
 
 def _native_dropout(x: Tensor, probability: float, training: bool) -> Tensor:

@@ -171,7 +171,7 @@ def _rank(spec: Spec, graph: Graph, machine: Machine, rows: int, length: int, ba
     held = (weights + states) // gpus + reduction
     # With shards the whole gradients are not held at once, unless they are added up over several batches.
     spared = gradients - gradients // gpus if batches == 1 else 0
-    vocabulary = max((item.vocabulary or 0 for item in spec.inputs.values()), default=0)
+    vocabulary = max((item.vocabulary for item in spec.inputs.values() if item.kind == "tokens"), default=0)
     number = BFLOAT16 if bfloat16 else FLOAT32
     chunk = chunk_rows("cuda", vocabulary, number, copies=spec.train.copies)
     logits = min(chunk, rows * length) * vocabulary * number

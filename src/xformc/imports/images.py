@@ -13,6 +13,10 @@ PREPROCESSOR = "preprocessor_config.json"
 MAX_BYTES = 1 << 20
 IMAGES = "images."
 FIELDS = {"mean": "image_mean", "deviation": "image_std"}
+OF_IMAGES = {"image_processor_type", *FIELDS.values(), "do_rescale", "rescale_factor", "do_resize", "size"}
+"""Keys of the file that only a model of images has."""
+STANDARD = 0.5
+"""The mean and the deviation of each channel if the file has none, as those of ViT's and DeiT's processors."""
 MOST_CHANNELS = 16
 
 
@@ -26,12 +30,14 @@ def read_images(folder: Path) -> dict[str, Scalar]:
         return {}
     found = read_json(path, MAX_BYTES, "a config", lambda content: content)
     content: Mapping[str, object] = cast(Mapping[str, object], found) if isinstance(found, dict) else {}
-    if "image_mean" not in content or content.get("do_normalize") is False:
+    if not content.keys() & OF_IMAGES:
         return {}
     factor = content.get("rescale_factor", 1 / 255)
     divided = isinstance(factor, int | float) and math.isclose(factor, 1 / 255, rel_tol=1e-6)
     if content.get("do_rescale", True) is not True or not divided:
         raise UserError("pixels must be divided by 255 (do_rescale, rescale_factor)", place=str(path))
+    if content.get("do_normalize", True) is not True:
+        return {}
     values: dict[str, Scalar] = {f"{IMAGES}normalize": True}
     for name, key in FIELDS.items():
         values |= {f"{IMAGES}{name}.{index}": one for index, one in enumerate(_numbers(content, key, path))}
@@ -55,7 +61,7 @@ def image_numbers(values: Mapping[str, Scalar], name: str) -> tuple[float, ...]:
 
 
 def _numbers(content: Mapping[str, object], key: str, path: Path) -> list[float]:
-    items = content.get(key)
+    items = content.get(key, [STANDARD] * 3)
     listed = cast(list[object], items) if isinstance(items, list) else []
     numbers = [float(one) for one in listed if isinstance(one, int | float) and math.isfinite(one)]
     bad = len(numbers) != len(listed) or not 0 < len(listed) <= MOST_CHANNELS or (key == "image_std" and 0.0 in numbers)
