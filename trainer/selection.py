@@ -45,6 +45,8 @@ def take_score(scorer: CheckpointScorer | None, select: str, report: Report, sta
     if scored is None:
         return math.nan
     report.score(state, scored)
+    if scored.scores and select in SCORED and select not in scored.scores:
+        report.note(f"step {scored.step:,}: no {select} can be computed, so checkpoints cannot be chosen by it")
     return scored.scores.get(select, -math.inf)
 
 

@@ -128,6 +128,8 @@ def test_plan_of_several_gpus() -> None:
         plan(load_spec(MULTI30K, [*TINY, "train.recompute=[encodr]"]), four.machine, work)
     lion = plan(load_spec(MULTI30K, [*TINY, "train.optimizer={lion: {}}", "train.ema=0.99"]), four.machine, work)
     assert lion.rank.states == 2 * lion.rank.weights
+    muon = plan(load_spec(MULTI30K, [*TINY, "train.optimizer={muon: {}}"]), four.machine, work)
+    assert lion.rank.weights < muon.rank.states < lion.rank.states  # one number for a matrix, two for the rest
 
 
 def test_report_prints_a_plan(xformc: CommandLine) -> None:

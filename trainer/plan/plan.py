@@ -161,7 +161,7 @@ def _rank(spec: Spec, graph: Graph, machine: Machine, rows: int, length: int, ba
     gpus = machine.gpus if machine.shard else 1
     weights = FLOAT32 * sum(sizes.values())
     trained = _trained(graph)
-    gradients, states = FLOAT32 * trained, FLOAT32 * _state_numbers(spec, trained)
+    gradients, states = FLOAT32 * trained, FLOAT32 * _state_numbers(spec, graph)
     layers = [f"{stage}/*" for stage in _repeated(sizes)]
     own, every = (
         step_memory(graph, rows, length, batches=batches, bfloat16=bfloat16, patterns=patterns)
@@ -212,13 +212,18 @@ def _trained(graph: Graph) -> int:
     return sum(parameter.count for parameter in graph.parameters if parameter.trained)
 
 
-def _state_numbers(spec: Spec, trained: int) -> int:
-    """The numbers of the optimizer's states: Adam has two for each parameter, Lion one, a moving average one more.
-
-    Muon, which has one for some, counts as Adam.
-    """
-    each = (1 if isinstance(spec.train.optimizer.chosen, Lion) else 2) + (spec.train.ema is not None)
-    return each * trained
+def _state_numbers(spec: Spec, graph: Graph) -> int:
+    """The numbers of the optimizer's states: Adam has two for each parameter, Lion one, Muon one for those of matrices,
+    and a moving average one more. Those of `low_rank` count as if every parameter was trained whole."""
+    optimizer = spec.train.optimizer
+    matrices = linear_axes(graph) if optimizer.muon is not None else {}
+    each = 1 if isinstance(optimizer.chosen, Lion) else 2
+    counts = [
+        (1 if parameter.name in matrices else each) * parameter.count
+        for parameter in graph.parameters
+        if parameter.trained
+    ]
+    return sum(counts) + (spec.train.ema is not None) * _trained(graph)
 
 
 def _communicated(every: int, trained: int, gpus: int, batches: int, *, shard: bool) -> float:
