@@ -74,7 +74,8 @@ class Update:
 
 def mean_loss(updates: Sequence[Update]) -> float:
     """Return the loss of some updates, without label smoothing: that of a label of each result, summed by weights."""
-    *sums, auxiliary = torch.stack([update.sums for update in updates]).sum(0).tolist()
+    totals = torch.stack([update.sums for update in updates]).sum(0)
+    *sums, auxiliary = (float(total) for total in totals)
     counts = [sum(each) for each in zip(*(update.counts for update in updates), strict=True)]
     return sum(one / max(count, 1) for one, count in zip(sums, counts, strict=True)) + auxiliary / len(updates)
 

@@ -129,7 +129,7 @@ def test_plan_of_several_gpus() -> None:
     lion = plan(load_spec(MULTI30K, [*TINY, "train.optimizer={lion: {}}", "train.ema=0.99"]), four.machine, work)
     assert lion.rank.states == 2 * lion.rank.weights
     muon = plan(load_spec(MULTI30K, [*TINY, "train.optimizer={muon: {}}"]), four.machine, work)
-    assert lion.rank.weights < muon.rank.states < lion.rank.states  # one number for a matrix, two for the rest
+    assert 2 * muon.rank.weights < muon.rank.states < 2.5 * muon.rank.weights  # one for most, and the average
 
 
 def test_report_prints_a_plan(xformc: CommandLine) -> None:
