@@ -8,15 +8,19 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import cast
 
 from xformc.errors import UserError
 from xformc.files import atomic_directory, writing
 from xformc.format.names import SPEC
 from xformc.trainer.checkpoint import remove_leavings
 from xformc.trainer.data.label_names import save_labels
+from xformc.trainer.data.own_vocabulary import file_hash
 from xformc.trainer.data.vocabulary import Tokenizer, save_tokenizer
 
 IDENTITY, METRICS, SCORES = "run.json", "metrics.jsonl", "scores.json"
+VOCABULARIES = "vocabularies"
+"""In the identity of a run, the hash of each file of its tokenizer."""
 
 
 @dataclass(frozen=True)
@@ -55,9 +59,12 @@ def create_run(
     """
     with writing(out), _made_once(out), atomic_directory(out, replace=False) as part:
         (part / SPEC).write_text(spec_yaml, encoding="utf-8")
-        (part / IDENTITY).write_text(json.dumps(asdict(identity), indent=2) + "\n", encoding="utf-8")
+        hashes = dict[str, str]()
         if tokenizer is not None:
             save_tokenizer(tokenizer, part)
+            hashes = {file: file_hash(part / file) for file in tokenizer.files().values()}
+        record = {**asdict(identity), VOCABULARIES: hashes}
+        (part / IDENTITY).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         save_labels(labels, part)
         (part / METRICS).touch()
 
@@ -93,6 +100,11 @@ def reopen_run(out: Path, spec_yaml: str, identity: Identity, *, first: bool = T
             place=str(out),
             hint="undo the change, or train into a new folder without --resume",
         )
+    hashes = found.get(VOCABULARIES)
+    for file, known in cast(dict[str, object], hashes).items() if isinstance(hashes, dict) else ():
+        if (out / file).is_file() and file_hash(out / file) != known:
+            hint = "put back the one that the run began with, or train into a new folder"
+            raise UserError("the run's tokenizer has changed", place=str(out / file), hint=hint)
     if first:
         remove_leavings(out)
 

@@ -78,6 +78,14 @@ def test_reopen_run_says_what_has_changed(tmp_path: Path, change: dict[str, obje
     assert caught.value.message == f"cannot continue this run: {message}"
 
 
+def test_reopen_run_compares_the_tokenizer(tmp_path: Path) -> None:
+    out = make_run(tmp_path / "run")
+    (out / "tokenizer.model").write_bytes(b"other")
+    with pytest.raises(UserError, match="the run's tokenizer has changed") as caught:
+        reopen_run(out, SPEC, IDENTITY)
+    assert caught.value.place == str(out / "tokenizer.model")
+
+
 def test_reopen_run_shows_the_first_changed_line_of_the_spec(tmp_path: Path) -> None:
     out = make_run(tmp_path / "run")
     with pytest.raises(UserError) as caught:
