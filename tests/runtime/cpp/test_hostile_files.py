@@ -80,7 +80,7 @@ def test_unusual_tokenizer_is_none(library: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [26.90692102056307, 1e-05, 3.0, 7, -0.0, 1e-300])
 def test_checksum_of_a_number_is_that_of_python(number: float, library: Path, tmp_path: Path) -> None:
     engine = make_engine(tmp_path / "engine")
-    rewrite(engine, defaults={**DEFAULTS, "length_penalty": number})
+    rewrite(engine, defaults={**DEFAULTS, "max_length_factor": number})
     assert load(library, engine).startswith("0 ")
 
 
