@@ -21,6 +21,9 @@ STARTED = "XFORMC_LAUNCHED"
 """The environment variable of a process that `launch` has started."""
 
 SECONDS_TO_END = "5"
+ENDED = 128 + signal.SIGTERM
+"""The exit code of a process that the launcher has ended, because another one had failed."""
+
 PR_SET_PDEATHSIG = 1
 
 
@@ -61,9 +64,10 @@ def end_with_launcher() -> None:
 def _report(error: ChildFailedError, count: int) -> None:
     failures: dict[int, Any] = error.failures
     rank, code = min(((rank, one.exitcode) for rank, one in failures.items()), key=lambda item: _order(item[1]))
-    if code > 0 and code != LOST:
+    if code > 0 and code not in (LOST, ENDED):
         sys.exit(code)
-    reason = f"was killed by {signal.Signals(-code).name}" if code < 0 else "lost its connection to the others"
+    words = {LOST: "lost its connection to the others", ENDED: "was ended"}
+    reason = words[code] if code > 0 else f"was killed by {signal.Signals(-code).name}"
     raise UserError(
         f"process {rank} of {count} {reason}; all have ended", hint="continue from the last checkpoint with --resume"
     ) from error
@@ -71,4 +75,4 @@ def _report(error: ChildFailedError, count: int) -> None:
 
 def _order(code: int) -> int:
     """A process that reported its error first, then one that was killed, then those that noticed it."""
-    return 2 if code == LOST else 1 if code < 0 else 0
+    return 2 if code in (LOST, ENDED) else 1 if code < 0 else 0

@@ -27,7 +27,7 @@ from xformc.specs import find_spec
 from xformc.trainer import checkpoint_writer
 from xformc.trainer.checkpoint import OPTIMIZER, list_checkpoints
 from xformc.trainer.data.batches import Batch, make_batch
-from xformc.trainer.launch import STARTED, _report, launch  # pyright: ignore[reportPrivateUsage]
+from xformc.trainer.launch import ENDED, STARTED, _report, launch  # pyright: ignore[reportPrivateUsage]
 from xformc.trainer.parallel import check_shares
 from xformc.trainer.processes import LOST, Processes, joined
 from xformc.trainer.run import locked
@@ -330,6 +330,10 @@ def test_launch_names_the_process_that_was_killed() -> None:
     with pytest.raises(UserError, match="process 1 of 2 was killed by SIGKILL; all have ended") as caught:
         _report(Failed(LOST, -signal.SIGKILL), 2)  # pyright: ignore[reportArgumentType]
     assert caught.value.hint == "continue from the last checkpoint with --resume"
+    with pytest.raises(UserError, match="process 0 of 2 was killed by SIGKILL"):  # and the launcher has ended the other
+        _report(Failed(-signal.SIGKILL, ENDED), 2)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(UserError, match="process 0 of 2 was ended; all have ended"):
+        _report(Failed(ENDED, ENDED), 2)  # pyright: ignore[reportArgumentType]
     with pytest.raises(UserError, match="process 0 of 2 lost its connection"):
         _report(Failed(LOST), 2)  # pyright: ignore[reportArgumentType]
 
