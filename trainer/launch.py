@@ -27,6 +27,10 @@ ENDED = 128 + signal.SIGTERM
 PR_SET_PDEATHSIG = 1
 
 
+_AFTER_ANOTHER = {LOST: "lost its connection to the others", ENDED: "was ended"}
+"""What became of a process that ended because another one had."""
+
+
 def launch(count: int, arguments: Sequence[str]) -> None:
     """Run `xformc ARGUMENTS` in `count` processes, and wait for them. If one of them ends early, all end.
 
@@ -64,10 +68,9 @@ def end_with_launcher() -> None:
 def _report(error: ChildFailedError, count: int) -> None:
     failures: dict[int, Any] = error.failures
     rank, code = min(((rank, one.exitcode) for rank, one in failures.items()), key=lambda item: _order(item[1]))
-    if code > 0 and code not in (LOST, ENDED):
+    if code > 0 and code not in _AFTER_ANOTHER:
         sys.exit(code)
-    words = {LOST: "lost its connection to the others", ENDED: "was ended"}
-    reason = words[code] if code > 0 else f"was killed by {signal.Signals(-code).name}"
+    reason = _AFTER_ANOTHER[code] if code > 0 else f"was killed by {signal.Signals(-code).name}"
     raise UserError(
         f"process {rank} of {count} {reason}; all have ended", hint="continue from the last checkpoint with --resume"
     ) from error
@@ -75,4 +78,4 @@ def _report(error: ChildFailedError, count: int) -> None:
 
 def _order(code: int) -> int:
     """A process that reported its error first, then one that was killed, then those that noticed it."""
-    return 2 if code in (LOST, ENDED) else 1 if code < 0 else 0
+    return 2 if code in _AFTER_ANOTHER else 1 if code < 0 else 0

@@ -106,7 +106,8 @@ def _mlflow(place: Place) -> Sink:
     def log(step: int, numbers: Numbers) -> None:
         for name, value in numbers.items():
             if name not in logged:
-                logged[name] = max((one.step for one in client.get_metric_history(run, name)), default=-1)
+                history: Sequence[Any] = client.get_metric_history(run, name) if before else ()
+                logged[name] = max((one.step for one in history), default=-1)
             if step > logged[name]:  # a killed run has logged more than its checkpoint, which MLflow keeps
                 client.log_metric(run, name, value, step=step)
 

@@ -68,7 +68,8 @@ def attack(engine: Engine, schedules: int, *, exact: bool) -> int:
                 own = {"max_new_tokens": most, **random.choice([{}, *settings])}
                 given.append((prompt, seed, own, server.submit(prompt, seed=seed, **own)))
                 time.sleep(random.choice([0, 0, 0.002]))
-            cancelled += given[random.randrange(10)][3].cancel()
+            cancelled += given[-1][3].cancel()  # which can hardly have ended, as one of the others may
+            cancelled += given[random.randrange(9)][3].cancel()
         for prompt, seed, own, reply in given:
             if not reply.cancelled():
                 (alone,) = engine.generate([prompt], seed=seed, each=cast(Any, [own]), **options)
@@ -98,7 +99,7 @@ def test_a_text_is_what_it_is_alone_whoever_shares_its_batch(folder: Path, monke
     build(folder, "plain", "native", "native", like="cpu")
     build(folder, "windows", "native", "windows")
     with load(folder / "native", threads=1) as engine, load(folder / "windows", threads=1) as windows:
-        assert attack(engine, 9, exact=True) + attack(windows, 3, exact=True) > 0  # most have ended before
+        assert attack(engine, 9, exact=True) + attack(windows, 3, exact=True) > 3
         steps, run = list[int](), sampled_batch.run_stateful
 
         def counted(model: Any, values: dict[str, Any]) -> dict[str, Any]:

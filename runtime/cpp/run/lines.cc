@@ -31,15 +31,14 @@ bool ends_with(std::string_view text, std::string_view end) {
 
 }  // namespace
 
-const char* compressor(std::string_view path) {
-  return ends_with(path, ".gz") ? "gzip" : ends_with(path, ".zst") ? "zstd" : nullptr;
+std::string compressor(std::string_view path) {
+  return ends_with(path, ".gz") ? "gzip" : ends_with(path, ".zst") ? "zstd" : "";
 }
 
 Lines::Lines(const std::string& path) : path_(path == "-" ? "" : path) {
   if (path_.empty()) return;
-  if (const char* program = compressor(path)) {
-    const std::string named = program;
-    throw invalid("xformc-run does not read " + named, path, named + " -dc FILE | xformc-run ENGINE");
+  if (const std::string program = compressor(path); !program.empty()) {
+    throw invalid("xformc-run does not read " + program, path, program + " -dc FILE | xformc-run ENGINE");
   }
   if (ends_with(path, ".npz")) {
     throw invalid("xformc-run reads lines of text, not arrays", path, "use `xformc predict`, or the C++ API");

@@ -8,8 +8,8 @@
 
 namespace run {
 
-// The program for files with the ending of this name, gzip or zstd; nullptr for text that is not compressed.
-const char* compressor(std::string_view path);
+// The program for files with the ending of this name, gzip or zstd; "" for text that is not compressed.
+std::string compressor(std::string_view path);
 
 class Lines {
  public:

@@ -63,9 +63,8 @@ Output::Output(const std::string& path) {
   std::error_code none;
   const fs::file_status status = fs::status(path, none);
   if (fs::is_directory(status)) throw failed("is a folder", path, "give --output a file");
-  if (const char* program = compressor(path)) {
-    const std::string named = program;
-    throw failed("xformc-run does not write " + named, path, "xformc-run ENGINE | " + named + " > FILE");
+  if (const std::string program = compressor(path); !program.empty()) {
+    throw failed("xformc-run does not write " + program, path, "xformc-run ENGINE | " + program + " > FILE");
   }
   if (!fs::exists(status) || fs::is_regular_file(status)) {
     open_beside(path);

@@ -64,11 +64,12 @@ class Json {
       throw xformc::Error(XFORMC_INVALID_ARGUMENT, name + " is no option of a text", place_,
                           "xformc-run takes no options in lines; `xformc generate` does");
     }
-    if (level == 0 && found.size() > 1) {
+    if (level > 0 || found.empty()) return std::nullopt;
+    if (found.size() > 1) {
       throw xformc::Error(XFORMC_INVALID_ARGUMENT, "the line has a text and a prompt", place_,
                           "both are the text: leave one out");
     }
-    return level == 0 && found.size() == 1 ? found.begin()->second : std::nullopt;
+    return found.begin()->second;
   }
 
   void list(int level) {

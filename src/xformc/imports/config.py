@@ -150,12 +150,8 @@ def unread_options(folder: Path) -> list[str]:
     """The options of a folder's generation_config.json that change what its origin writes, and are not imported."""
     path = folder / GENERATION
     flat = read_json(path, MAX_BYTES, "a config", flat_values) if path.is_file() else {}
-    given = {key.partition(".")[0] for key, value in flat.items() if value is not None and not _idle(key, value)}
+    given = {key.partition(".")[0] for key, value in flat.items() if value not in (None, *UNREAD.get(key, ()))}
     return sorted(given & UNREAD.keys())
-
-
-def _idle(key: str, value: Scalar) -> bool:
-    return value in UNREAD.get(key, ())
 
 
 def label_names(values: Mapping[str, Scalar], count: int, place: str) -> list[str]:

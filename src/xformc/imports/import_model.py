@@ -18,8 +18,7 @@ from xformc.errors import UserError
 from xformc.files import atomic_directory, writing
 from xformc.format.names import IMPORTED, SHORTLIST, SPEC, WEIGHTS
 from xformc.imports.banned import banned, banned_at_first, forced, shortest, spoken
-from xformc.imports.config import CONFIG, Config, label_names, resolve
-from xformc.imports.family import Family
+from xformc.imports.config import CONFIG, label_names, resolve
 from xformc.imports.origin import Origin
 from xformc.imports.origins import READERS
 from xformc.imports.replay import Replay, replay
@@ -62,18 +61,24 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
     if compare and not origin.replayed:
         raise UserError("--replay runs models of transformers only", place=str(source))
     place, values, tokenizer = origin.place, origin.values, origin.tokenizer
-    family, config = _resolved(origin)
+    family, config = resolve(origin.family, values, place)
+    tensors = origin.tensors(family.prefix)
+    unlike = unlike_copies(family, config, tensors)
+    if unlike and "false" in family.cases.get(TIED, {}):  # what holds other numbers is not tied, as in transformers 5
+        family, config = resolve(origin.family, {**values, TIED: False}, place)
+        unlike = [name for name in unlike if name in family.copies]
     filled = config.filled(family.spec)
     assert isinstance(filled, dict)
     special = filled.get("special_tokens")
     if tokenizer is not None and isinstance(special, dict):
         special |= tokenizer.special(values)
         if origin.templated and _continues(filled.get("decode")):
-            special["begin"] = "none" if tokenizer.first() is None else tokenizer.first()
+            first = tokenizer.first()
+            special["begin"] = "none" if first is None else first
     text = write_yaml({"name": _name(source), **_with_settings(filled, config.values)})
     spec = _checked(text, place)
     shapes = graph_shapes(spec.graph())
-    arrays = map_weights(family, config, shapes, origin.tensors(family.prefix), str(source))
+    arrays = map_weights(family, config, shapes, tensors, str(source), unlike)
     labels = _labels(spec, values, tokenizer, place)
     compared = replay(source, spec, arrays, label_order(family, config, shapes)) if compare else None
     if compared is not None and not compared.passed:
@@ -92,16 +97,6 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
     texts = any(item.kind == "tokens" for item in spec.inputs.values())
     count, listed = sum(array.size for array in arrays.values()), origin.shortlist is not None
     return Import(family.name, count, tokenizer, compared, texts, listed, origin.unread)
-
-
-def _resolved(origin: Origin) -> tuple[Family, Config]:
-    """The family and the config, where what is stored with other numbers is not tied, as transformers 5 has it."""
-    family, config = resolve(origin.family, origin.values, origin.place)
-    if "false" not in family.cases.get(TIED, {}) or config.value(TIED) is not True:
-        return family, config
-    if not unlike_copies(family, config, origin.tensors(family.prefix)):
-        return family, config
-    return resolve(origin.family, {**origin.values, TIED: False}, origin.place)
 
 
 def _read(source: Path, table: Path | None) -> Origin:

@@ -87,9 +87,14 @@ class Row:
 
 
 def map_weights(
-    family: Family, config: Config, shapes: Mapping[str, tuple[int, ...]], stored: Mapping[str, Stored], place: str
+    family: Family,
+    config: Config,
+    shapes: Mapping[str, tuple[int, ...]],
+    stored: Mapping[str, Stored],
+    place: str,
+    unlike: Sequence[str],
 ) -> dict[str, Array]:
-    """The parameters of these shapes from the stored tensors.
+    """The parameters of these shapes from the stored tensors; `unlike` are those of `unlike_copies`.
 
     Raises: UserError that names every weight that is missing, left over, of a wrong shape or format, or not finite.
     """
@@ -105,7 +110,7 @@ def map_weights(
             for name in stored
             if name not in used and name not in family.copies and not any(one.fullmatch(name) for one in patterns)
         ],
-        "no copy of the weight that it is tied to": unlike_copies(family, config, stored),
+        "no copy of the weight that it is tied to": unlike,
         "wrong shape": [
             f"{row.source} (found {list(used[row.source].shape)}, {path} is {list(shapes[path])})"
             for path, row in rows.items()
