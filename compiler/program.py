@@ -263,8 +263,8 @@ class Program:
         """The defaults of the search for continuations; None for an engine without it."""
         if not self.searches_prompts:
             return None
-        decode, most = self.spec.decode, max(1, self.inputs[str(self.written)].pieces // 2)
-        width = min(decode.beam_size, most)
+        decode, written = self.spec.decode, self.inputs[str(self.written)]
+        width = min(decode.beam_size, written.special.widest(written.pieces))
         best, limit = min(decode.n_best, width), decode.sample.max_new_tokens
         found = SearchOptions(width, best, decode.length_penalty, 0.0, limit, **added(decode, OPTIONS))
         groups = decode.beam_groups if width == decode.beam_size else 1

@@ -130,7 +130,7 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments, pieces: Piec
             f"beam_groups must divide beam_size, which is {beam_size}, not {chosen.beam_groups}",
             hint="each group has beam_size / beam_groups hypotheses",
         )
-    check_suppressed(manifest, chosen.suppress_tokens, 2 * beam_size)
+    check_suppressed(manifest, chosen.suppress_tokens, manifest.inputs[manifest.written].special.choices * beam_size)
     return chosen
 
 
@@ -186,7 +186,8 @@ def _resolve(option: SearchOption, given: object, manifest: Manifest, pieces: Pi
     elif option.words:
         value = checked_word(name, given, tuple(option.words))
     elif option.dtype == "int64":
-        widest = max(1, manifest.inputs[manifest.written].pieces // 2)
+        written = manifest.inputs[manifest.written]
+        widest = written.special.widest(written.pieces)
         value = checked_integer(name, given, 0, int(option.low), widest if option.high is None else int(option.high))
     else:
         value = checked_number(name, given, 0, option.low, float(option.high or 0))

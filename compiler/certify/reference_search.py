@@ -225,7 +225,7 @@ class _Group:
         """Write token `length`, given the logits after each text; earlier groups go on with the tokens `taken`, so
         often. Return those of this group."""
         width, sentence, options = self.options.beam_size, self.sentence, self.options
-        candidates, gaps = _expand(logits, sentence.begun, self.beam, options, given, taken)
+        candidates, gaps = _expand(logits, sentence, self.beam, options, given, taken)
         self.gaps += gaps
         if length <= sentence.unscored:
             candidates = [replace(one, log_probability=np.float32(0)) for one in candidates]
@@ -233,7 +233,7 @@ class _Group:
         for number in set(banks):
             pairs = zip(candidates, banks, strict=True)
             self.gaps += _gaps(sorted([one.log_probability for one, bank in pairs if bank == number], reverse=True))
-        candidates = candidates[: 2 * width]
+        candidates = candidates[: sentence.special.choices * width]
         for candidate in candidates[: _places(options, self.finished)]:
             self._finish(candidate, length, given)
         self.pool = sorted(self.pool, key=lambda hypothesis: -hypothesis.score)[:width]
@@ -334,19 +334,20 @@ def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float32]:
 
 def _expand(
     logits: NDArray[np.float32],
-    begun: Sequence[int],
+    sentence: _Sentence,
     beam: list[_Open],
     options: SearchOptions,
     given: _Given,
     taken: Counter[int],
 ) -> tuple[list[_Candidate], list[float]]:
-    """The 2 * width best continuations, best first, and the next best one; or those by the token of the prefix. And the
-    differences of scores that decided before.
+    """The candidates, which are the best continuations, best first, and the next best one; or those by the token of the
+    prefix. And the differences of scores that decided before.
 
     `logits` are those after each text of the beam. Ties go to the earlier hypothesis, then to the smaller token.
     Tokens that are banned are none. Those that earlier groups have `taken` are penalised.
     """
-    most, scores = 2 * options.beam_size + 1, log_probabilities(logits)
+    begun, scores = sentence.begun, log_probabilities(logits)
+    most = sentence.special.choices * options.beam_size + 1
     phrases, share, written = given.phrases, options.prefix_bias or 0.0, len(beam[0].tokens)
     forced = given.prefix[written] if written < len(given.prefix) and not share else None
     candidates, gaps = list[_Candidate](), list[float]()

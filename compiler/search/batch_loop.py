@@ -248,7 +248,9 @@ def emit_options(onnx: OnnxEmitter, inputs: SearchInputs, special: SpecialTokens
     automaton = _automaton(onnx, inputs) if inputs.automaton else None
     if automaton is not None:
         edits = _changed(onnx, edits, bias, automaton, timed_of(onnx, inputs))
-    return BeamOptions(width, onnx.op("Mul", width, [2]), *ends, edits, phrases, bias, automaton, inputs.times)
+    return BeamOptions(
+        width, onnx.op("Mul", width, [special.choices]), *ends, edits, phrases, bias, automaton, inputs.times
+    )
 
 
 def timed_of(onnx: OnnxEmitter, inputs: SearchInputs) -> str | None:

@@ -20,7 +20,7 @@ from xformc.format.tokens import SpecialTokens
 
 @dataclass(frozen=True)
 class BeamOptions:
-    """Options of all steps; `width` and `candidates` (twice the width) are vectors with one element.
+    """Options of all steps; `width` and `candidates` (of each sentence at each step) are vectors with one element.
 
     `special` are the special tokens of the written text. `rules` are None for the GNMT length penalty and the stop rule
     `first`, `edits`, `phrases`, `bias` and `automaton` for a search without them, `times` for a model that knows none.

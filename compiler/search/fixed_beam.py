@@ -141,7 +141,9 @@ def _advance(
     """
     given, special = inputs
     width, length = onnx.op("Shape", given.ranks), onnx.op("Add", now.position, 1)
-    options = BeamOptions(width, onnx.op("Mul", width, [2]), given.end_token, given.length_penalty, special)
+    options = BeamOptions(
+        width, onnx.op("Mul", width, [special.choices]), given.end_token, given.length_penalty, special
+    )
     candidates = select(onnx, logits, now.open_scores, options)
     standing = Standing(length, limit, now.done, now.found, Pool(now.tokens, now.lengths, now.scores))
     new = settle(onnx, options, standing, candidates, lambda rows, tokens: _continued(onnx, given, now, rows, tokens))

@@ -101,7 +101,9 @@ def _in_groups(
     onnx: OnnxEmitter, options: BeamOptions, groups: Groups, step: Step, now: Standing, continued: Continued
 ) -> Settled:
     """Choose apart in each group. The hypotheses of a group that is done have the score NEVER."""
-    own = replace(options, width=groups.width, candidates=onnx.op("Mul", groups.width, [2]), phrases=None)
+    own = replace(
+        options, width=groups.width, candidates=onnx.op("Mul", groups.width, [options.special.choices]), phrases=None
+    )
     candidates = _candidates(onnx, own, groups, step)
     sentences = onnx.op("Range", 0, onnx.op("Size", now.found), 1)
     sentences = onnx.op("Div", sentences, groups.count)

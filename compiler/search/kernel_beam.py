@@ -33,7 +33,7 @@ from xformc.compiler.search.shortlist import Lists, emit_lists, only_listed
 from xformc.format.speech import Times
 
 Offered = tuple[str, ...]
-"""The results of the operators that compute candidates: scores, tokens and parents, [batch, 2 * width]."""
+"""The results of the operators that compute candidates: scores, tokens and parents, [batch, candidates]."""
 
 
 def emit_kernel_search(
@@ -114,6 +114,8 @@ def emit_candidates(
     sentences find their own, phrases, and the groups; for `lists` see `emit_listed`.
     """
     attributes = {"pad": decoder.written.absent, **attributes_of(times)}
+    if (ends := len(decoder.written.end)) > 1:
+        attributes["ends"] = ends
     if decoder.projection is None:
         return onnx.ops("Candidates", 3, result, *beam, *rest, domain=DOMAIN, **attributes)
     own = astuple(lists) if isinstance(lists, Lists) else None

@@ -170,19 +170,21 @@ def values_apart(tree: Tree, task: str, inputs: Mapping[str, Input], results: tu
 
 
 def wide_beam(tree: Tree, task: str, written: str | None, decode: Decode, inputs: Mapping[str, Input]) -> list[Problem]:
-    """Check that the vocabulary has at least 2 W tokens: beam search of width W looks at the 2 W best.
+    """Check that the vocabulary has as many tokens as a step of the search looks at: 2 W for a beam of width W, and W
+    more for each further end token.
 
     A language model with fewer tokens searches with a narrower beam than the default one.
     """
     if written is None or (TASKS[task].decoding != "search" and task != "language_model"):
         return []
-    most = inputs[written].vocabulary // 2
+    special, vocabulary = inputs[written].special, inputs[written].vocabulary
+    most, share = special.widest(vocabulary), "half" if special.choices == 2 else f"1/{special.choices}"
     if task == "language_model":
         most = max(most, Decode().beam_size)
     if decode.beam_size <= most:
         return []
     place = tree.get("decode", "beam_size") or tree.get("decode") or tree
-    message = f"beam_size must be at most {most}, half of the target vocabulary, found {decode.beam_size}"
+    message = f"beam_size must be at most {most}, {share} of the target vocabulary, found {decode.beam_size}"
     return [Problem(place.span, message, f"set decode.beam_size to {most} or less, or enlarge the vocabulary")]
 
 

@@ -26,8 +26,9 @@ struct SpecialTokens {
   int64_t last() const { return end[0]; }
   std::vector<int64_t> after() const { return ends ? std::vector<int64_t>{last()} : std::vector<int64_t>{}; }
   std::vector<int64_t> begun() const { return begin ? std::vector<int64_t>{*begin} : std::vector<int64_t>{}; }
-  bool has(int64_t id) const;  // whether it is a special token
-  bool usual() const;          // whether the ids are those of the vocabularies that xformc trains
+  int64_t choices() const { return 1 + static_cast<int64_t>(end.size()); }  // of a step, for each hypothesis
+  bool has(int64_t id) const;                                               // whether it is a special token
+  bool usual() const;  // whether the ids are those of the vocabularies that xformc trains
   bool operator==(const SpecialTokens& other) const {
     return pad == other.pad && unknown == other.unknown && begin == other.begin && end == other.end &&
            ends == other.ends;

@@ -115,7 +115,8 @@ Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_b
 SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manifest, const Tokenizer& tokenizer) {
   const xformc_search_options given = with_preset(chosen);
   const SearchOptions& unset = manifest.search;
-  const int64_t widest = std::max<int64_t>(1, manifest.written().vocabulary / 2);
+  const int64_t choices = manifest.written().special.choices();
+  const int64_t widest = std::max<int64_t>(1, manifest.written().vocabulary / choices);
   SearchOptions options;
   options.beam_size = checked("beam_size", given.beam_size, unset.beam_size, 1, widest);
   options.n_best = checked("n_best", given.n_best, std::min(unset.n_best, options.beam_size), 1, widest);
@@ -151,7 +152,7 @@ SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manif
   options.biases_prefixes = unset.biases_prefixes;
   options.length_penalty =
       checked("length_penalty", given.length_penalty, unset.length_penalty, -MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY);
-  options.edits = resolve_edits(given_edits(given), unset.edits, manifest, tokenizer, 2 * options.beam_size);
+  options.edits = resolve_edits(given_edits(given), unset.edits, manifest, tokenizer, choices * options.beam_size);
   return options;
 }
 

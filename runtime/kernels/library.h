@@ -8,7 +8,7 @@ namespace xformc {
 // The version of the operators that docs/kernels.md defines. It is raised for every new operator and every change of an
 // operator's inputs, outputs or results. Engines of this version run, and those from the oldest one on: what came since
 // has changed nothing that their models use.
-constexpr int OPERATORS = 23, OLDEST_OPERATORS = 2;
+constexpr int OPERATORS = 24, OLDEST_OPERATORS = 2;
 
 // A new domain with all operators, which must outlive the sessions that it is added to. Throws Ort::Exception.
 OrtCustomOpDomain* make_domain(const OrtApi& api);

@@ -38,7 +38,7 @@ struct Inputs {
     read_groups();
     if (least != nullptr) check(15, {batch});
     if (coverage != nullptr) check(21, {batch, beam});
-    for (size_t i : {6, 7, 8}) check(i, {batch, times(2, width)});
+    read_candidates();
     for (size_t i : {12, 13}) check(i, {batch, width});
     past = by_row ? last_axis(context.input(10)) : positions.last();
     require(past >= positions.last() && past < LONGEST, "there are too few ancestors");
@@ -50,8 +50,8 @@ struct Inputs {
     stop_rule.read(context, 17, sentences);
     patience.read(context, 18, sentences);
     given.read(context, 22, sentences);
-    const int64_t candidates = times(batch, 2 * width);
-    for (int64_t i = 0; i < candidates; ++i) require(parents[i] >= 0 && parents[i] < beam, "no such parent");
+    const int64_t all = times(batch, times(groups, candidates));
+    for (int64_t i = 0; i < all; ++i) require(parents[i] >= 0 && parents[i] < beam, "no such parent");
   }
 
   // What the input 14 has: the finished hypotheses of each group, [batch, groups], or of sentences of one group, [batch].
@@ -63,6 +63,14 @@ struct Inputs {
     own = width / groups;
   }
 
+  // The inputs 6, 7 and 8 have at least as many candidates of each group as it has hypotheses.
+  void read_candidates() {
+    const int64_t all = last_axis(context.input(6));
+    require(all >= width && all % groups == 0, "there are too few candidates, or the groups do not divide them");
+    for (size_t i : {6, 7, 8}) check(i, {batch, all});
+    candidates = all / groups;
+  }
+
   static int64_t first_axis(const Value& value) {
     const Shape shape = value.shape;
     require(!shape.empty(), "there are no sentences");
@@ -70,7 +78,7 @@ struct Inputs {
   }
   static int64_t last_axis(const Value& value) {
     const Shape shape = value.shape;
-    require(!shape.empty(), "there are no ancestors");
+    require(!shape.empty(), "there are no candidates, or no ancestors");
     return shape.back();
   }
   bool has(size_t index) const { return context.input(index); }
@@ -99,6 +107,7 @@ struct Inputs {
   Option<int64_t> stop_rule{FIRST}, given{0};  // the length penalty does not count the `given` tokens of a text
   Shape found_shape;
   int64_t groups, own;          // `own` hypotheses go out of each group
+  int64_t candidates;           // of each group
   int64_t batch, beam, length;  // `beam` hypotheses of each sentence come in, `width` go out
   int64_t past;                 // how many ancestors each hypothesis has room for
   bool by_row;                  // whether each sentence has a position; then those that are done stay as they are
@@ -271,7 +280,7 @@ class Step {
 
   // Moves the candidates of a group among the first `last_place` that end here into its pool, and returns their number.
   int64_t finish(int64_t sentence, int64_t group, bool last, float penalty, int64_t last_place) {
-    const int64_t width = in_.own, first = group * width, first_candidate = 2 * first;
+    const int64_t width = in_.own, first = group * width, first_candidate = group * in_.candidates;
     const int64_t next = in_.positions[sentence] + 1;
     const bool too_short = in_.least != nullptr && next < in_.least[sentence];
     Ranking<int64_t> pool(width);
@@ -300,10 +309,10 @@ class Step {
 
   // The best candidates of a group that do not end are its hypotheses of the next step, in so many places.
   void go_on(int64_t sentence, int64_t group, int64_t open_places) {
-    const int64_t width = in_.own, first = group * width, first_candidate = 2 * first;
+    const int64_t width = in_.own, first = group * width, first_candidate = group * in_.candidates;
     Ranking<int64_t> open(width);
     int64_t places = width;  // for candidates in their order, which is that of their scores where there are no phrases
-    for (int64_t i = first_candidate; i < first_candidate + 2 * width; ++i) {
+    for (int64_t i = first_candidate; i < first_candidate + in_.candidates; ++i) {
       const bool goes_on = !ended(sentence, i) && places > 0;
       places -= goes_on;
       open.offer(goes_on ? in_.scores[i] : NEVER, i);

@@ -5,14 +5,14 @@ namespace xformc {
 namespace {
 
 struct Candidates : Kernel {
-  explicit Candidates(const Attributes& info) : pad(info.integer_or("pad", 0)), times(info) {}
+  explicit Candidates(const Attributes& info) : written(info) {}
 
   void run(const Context& context) override {
     const Value& logits = context.input(0);
     const Shape shape = logits.shape;
     require(shape.size() == 4, "logits and scores do not fit");
     const int64_t vocabulary = shape[3];
-    Continuations continuations(context, vocabulary, 3, pad, times);
+    Continuations continuations(context, vocabulary, 3, written);
     const int64_t batch = continuations.batch, beam = continuations.beam, rows = continuations.rows();
     require(shape == Shape{batch, beam, 1, vocabulary}, "logits and scores do not fit");
     continuations.make_outputs(context);
@@ -39,8 +39,7 @@ struct Candidates : Kernel {
     }
   }
 
-  int64_t pad;
-  Times times;
+  Written written;
 };
 
 }  // namespace

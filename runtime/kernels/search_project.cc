@@ -34,16 +34,14 @@ class AskedLogits {
 };
 
 struct ProjectCandidates : Kernel {
-  explicit ProjectCandidates(const Attributes& info) {
+  explicit ProjectCandidates(const Attributes& info) : written(info) {
     precision = precision_of(info.text("precision"));
     require(precision != Precision::screened, "ScreenCandidates reads screened weights");
     vocabulary = info.integer("vocabulary");
-    pad = info.integer_or("pad", 0);
-    times = Times(info);
   }
 
   void run(const Context& context) override {
-    Continuations continuations(context, vocabulary, 6, pad, times);
+    Continuations continuations(context, vocabulary, 6, written);
     const Value& input = context.input(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Weight weight = bind_vocabulary(context, 3, 4, 5, precision, vocabulary, depth);
@@ -62,8 +60,8 @@ struct ProjectCandidates : Kernel {
   }
 
   Precision precision;
-  int64_t vocabulary, pad;
-  Times times;
+  int64_t vocabulary;
+  Written written;
 };
 
 }  // namespace

@@ -111,22 +111,21 @@ class Scan {
 class Continuations {
  public:
   // `scores` [batch, beam] is the input 1, the width the input 2. The inputs from `prefix` on are the tokens [batch, any]
-  // that the texts begin with, padded with `pad`, and the position of this step, one or that of each sentence, then those of
+  // that the texts begin with, padded, and the position of this step, one or that of each sentence, then those of
   // Edits, Phrases, how much likelier the tokens of the prefix are made [rows], and those of Automaton and Groups; they may be absent.
   // The outputs are made later, by `make_outputs`.
-  Continuations(const Context& context, int64_t vocabulary, size_t prefix, int64_t pad, const Times& followed,
-                bool listed = false)
-      : pad_(pad), listed_(listed) {
+  Continuations(const Context& context, int64_t vocabulary, size_t prefix, const Written& written, bool listed = false)
+      : pad_(written.pad), listed_(listed) {
     const auto width = single<int64_t>(context, 2);
     require(width >= 1, "the beam's width must be at least 1");
-    count = times(2, width);
+    count = times(1 + written.ends, width);  // each hypothesis has one that goes on beside those that end
     const Value& scores = context.input(1);
     const Shape shape = scores.shape;
     require(shape.size() == 2, "logits and scores do not fit");
     batch = shape[0];
     beam = shape[1];
     require(beam >= 1, "there must be at least 1 hypothesis for each sentence");
-    require(vocabulary >= count, "the vocabulary is smaller than twice the beam's width");
+    if (vocabulary < count) fail("the beam's width needs a vocabulary of " + std::to_string(count) + " tokens");
     before_ = scores.as<float>();
     const Sentences sentences(context, prefix + 8, batch);
     const Phrases phrases(context, prefix + 9, sentences);
@@ -135,7 +134,7 @@ class Continuations {
     require(groups_->count == 1 || !phrases_, "groups of a beam have no phrases");
     const Edits edits(context, prefix + 2, vocabulary, batch, beam);
     read_forced(context, vocabulary, prefix, sentences, edits);
-    automaton = Automaton(context, prefix + 11, prefix, pad, vocabulary, batch, beam, sentences, edits, followed);
+    automaton = Automaton(context, prefix + 11, prefix, pad_, vocabulary, batch, beam, sentences, edits, written.times);
     read_edits(edits, vocabulary);
   }
 

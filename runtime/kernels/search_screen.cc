@@ -122,15 +122,13 @@ struct Chosen {
 };
 
 struct ScreenCandidates : Kernel {
-  explicit ScreenCandidates(const Attributes& info) {
+  explicit ScreenCandidates(const Attributes& info) : written_(info) {
     vocabulary_ = info.integer("vocabulary");
-    pad_ = info.integer_or("pad", 0);
-    times_ = Times(info);
     require(vocabulary_ <= INT32_MAX, "the vocabulary has more than 2^31 tokens");
   }
 
   void run(const Context& context) override {
-    Continuations continuations(context, vocabulary_, 8, pad_, times_);
+    Continuations continuations(context, vocabulary_, 8, written_);
     const Value& input = context.input(0);
     const int64_t rows = continuations.rows(), depth = depth_of(input, continuations);
     const Screen screen(context, vocabulary_, depth);
@@ -235,8 +233,8 @@ struct ScreenCandidates : Kernel {
     }
   };
 
-  int64_t vocabulary_, pad_;
-  Times times_;
+  int64_t vocabulary_;
+  Written written_;
 };
 
 }  // namespace

@@ -249,11 +249,10 @@ class Lists {
 
 struct ShortlistCandidates : Kernel {
   explicit ShortlistCandidates(const Attributes& info)
-      : precision(precision_of(info.text("precision"))), vocabulary(info.integer("vocabulary")),
-        pad(info.integer_or("pad", 0)), times_(info) {}
+      : precision(precision_of(info.text("precision"))), vocabulary(info.integer("vocabulary")), written_(info) {}
 
   void run(const Context& context) override {
-    Continuations continuations(context, vocabulary, PREFIX_INPUT, pad, times_, true);
+    Continuations continuations(context, vocabulary, PREFIX_INPUT, written_, true);
     const Value& input = context.input(0);
     const int64_t depth = depth_of(input, continuations), beam = continuations.beam;
     const Vocabulary all(context, 7, precision, vocabulary, depth);
@@ -303,8 +302,8 @@ struct ShortlistCandidates : Kernel {
   };
 
   Precision precision;
-  int64_t vocabulary, pad;
-  Times times_;
+  int64_t vocabulary;
+  Written written_;
 };
 
 }  // namespace

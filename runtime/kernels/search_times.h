@@ -28,6 +28,18 @@ struct Times {
   int64_t silent = NONE;   // never follows
 };
 
+// What Candidates and its kin know of the written text, as attributes.
+struct Written {
+  explicit Written(const Attributes& info)
+      : pad(info.integer_or("pad", 0)), ends(info.integer_or("ends", 1)), times(info) {
+    require(ends >= 1, "there must be at least 1 end token");
+  }
+
+  int64_t pad;
+  int64_t ends;  // how many tokens end a text
+  Times times;
+};
+
 // What may follow a text with timestamps: some times and some other tokens.
 class TimedRow {
  public:

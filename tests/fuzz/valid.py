@@ -230,16 +230,21 @@ CHOSEN = [np.float32, np.int64, np.int64]
 
 
 def _hypotheses(random: Random) -> tuple[int, int, int, int]:
-    """Sentences, hypotheses, the width, and a vocabulary that is large enough."""
+    """Sentences, hypotheses, the width, and a vocabulary that is large enough for `_ends`."""
     width = random.choice((1, 1, 2, 3, 5))
-    vocabulary = 2 * width + random.choice((0, 1, 2, 30, 31, 32, 33, 1000, 1024, 2050))
+    vocabulary = 4 * width + random.choice((0, 1, 2, 30, 31, 32, 33, 1000, 1024, 2050))
     return random.choice((0, 1, 2, 3, 9)), random.choice((1, 1, 2, width)), width, vocabulary
+
+
+def _ends(random: Random) -> dict[str, Any]:
+    """The number of end tokens, if it is given."""
+    return random.choice(({}, {}, {"ends": 1}, {"ends": 3}))
 
 
 def _candidates(random: Random) -> Drawn:
     batch, beam, width, vocabulary = _hypotheses(random)
     given = [floats(random, batch, beam, 1, vocabulary), floats(random, batch, beam), ids([width])]
-    return [*given, *_prefix(random, batch, beam, width, vocabulary)], CHOSEN, {}
+    return [*given, *_prefix(random, batch, beam, width, vocabulary)], CHOSEN, _ends(random)
 
 
 def _prefix(random: Random, batch: int, beam: int, width: int, vocabulary: int) -> list[Operand]:
@@ -276,7 +281,7 @@ def _project_candidates(random: Random) -> Drawn:
     bias = perhaps(random, lambda: floats(random, vocabulary))
     first = [floats(random, batch, beam, 1, depth), floats(random, batch, beam), ids([width])]
     inputs = [*first, weight, scale, bias, *_prefix(random, batch, beam, width, vocabulary)]
-    return inputs, CHOSEN, {"precision": precision, "vocabulary": vocabulary}
+    return inputs, CHOSEN, {"precision": precision, "vocabulary": vocabulary, **_ends(random)}
 
 
 def _screen_candidates(random: Random) -> Drawn:
@@ -295,7 +300,7 @@ def _screen_candidates(random: Random) -> Drawn:
         perhaps(random, lambda: floats(random, vocabulary)),
         *_prefix(random, batch, beam, width, vocabulary),
     ]
-    return inputs, CHOSEN, {"vocabulary": vocabulary}
+    return inputs, CHOSEN, {"vocabulary": vocabulary, **_ends(random)}
 
 
 def _any_weight(random: Random, vocabulary: int, depth: int) -> tuple[str, list[Operand]]:
@@ -346,12 +351,12 @@ def _shortlist_candidates(random: Random) -> Drawn:
         *weights,
         *_prefix(random, batch, beam, width, vocabulary),
     ]
-    return inputs, CHOSEN, {"precision": precision, "vocabulary": vocabulary}
+    return inputs, CHOSEN, {"precision": precision, "vocabulary": vocabulary, **_ends(random)}
 
 
 def _advance(random: Random) -> Drawn:
     batch, width, position = random.choice(COUNTS), random.choice((1, 2, 3, 5)), random.choice(COUNTS)
-    length, groups = position + 1, _groups(random, width)
+    length, groups, candidates = position + 1, _groups(random, width), random.choice((2, 2, 4)) * width
     inputs: list[Operand | None] = [
         ids([width]),
         ids(3),
@@ -359,9 +364,9 @@ def _advance(random: Random) -> Drawn:
         ids(position if batch == 0 or random.random() < 0.5 else [position] * batch),
         numbers(random, 2, batch, dtype=np.bool_),
         numbers(random, 40, batch),
-        floats(random, batch, 2 * width),
-        numbers(random, 9, batch, 2 * width),
-        numbers(random, width, batch, 2 * width),
+        floats(random, batch, candidates),
+        numbers(random, 9, batch, candidates),
+        numbers(random, width, batch, candidates),
         numbers(random, 9, batch, width, length),
         numbers(random, width, batch, width, position),
         numbers(random, 9, batch, width, length),

@@ -219,7 +219,7 @@ def test_a_batch_may_be_empty() -> None:
         ({"x": np.zeros((3, 1, 1, 10), np.float32)}, "x and scores do not fit"),
         ({"x": np.zeros((3, 2, 1, 0), np.float32)}, "x has no depth"),
         ({"x": np.zeros((3, 2, 1, 11), np.float32)}, "the weight does not fit"),
-        ({"width": np.array([21])}, "the vocabulary is smaller than twice the beam's width"),
+        ({"width": np.array([21])}, "the beam's width needs a vocabulary of 42 tokens"),
         ({"weight": np.zeros((2, 10, 32), np.float32)}, "the weight does not fit"),
         ({"weight": np.zeros((41, 10), np.float32)}, "the weight does not fit"),
         ({"weight": np.zeros((40, 9), np.int16)}, "the weight does not fit"),

@@ -44,16 +44,19 @@ class State:
     found: Array
 
 
-def runner(operator: str, inputs: Sequence[type], outputs: Sequence[type], threads: int = 1) -> Run:
+def runner(operator: str, inputs: Sequence[type], outputs: Sequence[type], threads: int = 1, **attributes: int) -> Run:
     """A function from the inputs of one operator to its outputs."""
     names = {f"x{i}": kind for i, kind in enumerate(inputs)}
     results = {f"y{i}": kind for i, kind in enumerate(outputs)}
-    session = cast(Any, kernel_session([node(operator, list(names), list(results))], names, results, threads=threads))
+    session = cast(
+        Any, kernel_session([node(operator, list(names), list(results), **attributes)], names, results, threads=threads)
+    )
     return lambda values: session.run(list(results), dict(zip(names, values, strict=True)))
 
 
-def candidates_kernel(threads: int = 1) -> Run:
-    return runner("Candidates", [np.float32, np.float32, np.int64], [np.float32, np.int64, np.int64], threads)
+def candidates_kernel(threads: int = 1, **attributes: int) -> Run:
+    kinds = [np.float32, np.float32, np.int64], [np.float32, np.int64, np.int64]
+    return runner("Candidates", *kinds, threads, **attributes)
 
 
 @pytest.fixture(scope="module")
@@ -63,10 +66,10 @@ def advance_kernel() -> Run:
     return runner("Advance", inputs, [flags, ids, flags, ids, floats, ids, ids, floats, ids, ids])
 
 
-def standard_candidates() -> Run:
-    """The same in ONNX's own operators, as compiler/search/beam.py writes it."""
+def standard_candidates(choices: int) -> Run:
+    """The same in ONNX's own operators, as compiler/search/beam.py writes it, with so many choices of a hypothesis."""
     lines: list[tuple[str, list[str], list[str], dict[str, int]]] = [
-        ("Mul", ["width", "two"], ["count"], {}),
+        ("Mul", ["width", "choices"], ["count"], {}),
         ("TopK", ["logits", "count"], ["best", "ids"], {}),
         ("ReduceLogSumExp", ["logits", "last"], ["normalizer"], {}),
         ("Unsqueeze", ["scores", "inner"], ["before"], {}),
@@ -78,7 +81,7 @@ def standard_candidates() -> Run:
         ("GatherElements", ["flat_ids", "chosen"], ["y1"], {"axis": -1}),
         ("Div", ["chosen", "count"], ["y2"], {}),
     ]
-    constants = {"two": [2], "last": [-1], "inner": [2, 3], "flat": [0, -1]}
+    constants = {"choices": [choices], "last": [-1], "inner": [2, 3], "flat": [0, -1]}
     kinds = {"logits": TensorProto.FLOAT, "scores": TensorProto.FLOAT, "width": TensorProto.INT64}
     results = {"y0": TensorProto.FLOAT, "y1": TensorProto.INT64, "y2": TensorProto.INT64}
     graph = helper.make_graph(
@@ -119,10 +122,11 @@ def random_scores(rng: np.random.Generator, batch: int, width: int) -> NDArray[n
 
 def test_candidates_are_those_of_standard_operators(isa: str) -> None:
     """The scores of ONNX Runtime differ the more, since its ReduceLogSumExp adds up one by one."""
-    kernel, standard = candidates_kernel(), standard_candidates()
+    several = [(candidates_kernel(), standard_candidates(2)), (candidates_kernel(ends=3), standard_candidates(4))]
     for seed in range(150):
         rng = np.random.default_rng(seed)
-        batch, width = int(rng.integers(1, 5)), int(rng.integers(1, 7))
+        kernel, standard = several[seed % 5 == 0]
+        batch, width = int(rng.integers(1, 5)), int(rng.integers(1, 4 if seed % 5 == 0 else 7))
         vocabulary = int(rng.choice([12, 13, 31, 64, 100, 1000, 5000, 17001]))
         logits = random_logits(rng, batch, width, 1, vocabulary)
         if rng.random() < 0.2:
@@ -174,31 +178,35 @@ def test_the_first_step_continues_the_first_hypothesis_only(isa: str) -> None:
 
 def test_candidates_need_a_vocabulary_of_two_tokens_a_hypothesis() -> None:
     logits, scores = np.zeros((1, 3, 1, 5), np.float32), np.zeros((1, 3), np.float32)
-    with pytest.raises(Exception, match="the vocabulary is smaller than twice the beam's width"):
+    with pytest.raises(Exception, match="the beam's width needs a vocabulary of 6 tokens"):
         candidates_kernel()([logits, scores, np.array([3])])
+    with pytest.raises(Exception, match="there must be at least 1 end token"):
+        candidates_kernel(ends=0)
 
 
 def random_state(rng: np.random.Generator) -> State:
     batch, width = int(rng.integers(1, 20)), int(rng.integers(1, 7))
     position = int(rng.integers(0, 9))
     length, vocabulary = position + 1, int(rng.choice([5, 30]))
-    scores = -np.sort(rng.exponential(3, (batch, 2 * width)), axis=-1)
+    end = END if rng.random() < 0.7 else [END, 1]
+    candidates = (1 + np.size(end)) * width
+    scores = -np.sort(rng.exponential(3, (batch, candidates)), axis=-1)
     pool_scores = -np.sort(rng.exponential(2, (batch, width)), axis=-1)
     if rng.random() < 0.3:
         scores, pool_scores = np.round(scores), np.round(pool_scores)
-    scores[:, int(rng.integers(1, 2 * width + 1)) :] = NEVER
+    scores[:, int(rng.integers(1, candidates + 1)) :] = NEVER
     pool_scores[rng.random((batch, width)) < 0.4] = NEVER
     pool_scores = -np.sort(-pool_scores, axis=-1)
     return State(
         width=np.array([width]),
-        end_token=np.array(END),
+        end_token=np.array(end),
         length_penalty=np.array(rng.choice([0, 0.6, 1, 1.7]), np.float32),
         position=np.array(position),
         done=rng.random(batch) < 0.2,
         limit=rng.integers(1, 12, batch),
         scores=scores.astype(np.float32),
-        next_tokens=rng.integers(0, vocabulary, (batch, 2 * width)),
-        parents=rng.integers(0, width, (batch, 2 * width)),
+        next_tokens=rng.integers(0, vocabulary, (batch, candidates)),
+        parents=rng.integers(0, width, (batch, candidates)),
         tokens=rng.integers(0, vocabulary, (batch, width, length)),
         ancestors=rng.integers(0, width, (batch, width, position)),
         pool_tokens=rng.integers(0, vocabulary, (batch, width, length)),
@@ -217,7 +225,7 @@ def plain_advance(state: State) -> list[Array]:
     """Advance in numpy, line by line as compiler/search/beam.py has it."""
     width, length = int(state.width[0]), int(state.position) + 1
     every = np.arange(len(state.done))[:, None]
-    ended = state.next_tokens == state.end_token
+    ended = np.isin(state.next_tokens, state.end_token)
     last = state.limit <= length
 
     ends = (ended[:, :width] | last[:, None]) & ~state.done[:, None]
@@ -273,7 +281,8 @@ def test_sentences_at_positions_of_their_own_advance_as_each_alone(advance_kerne
         assert bool(results[0]) == (8 * named["done"].sum() < len(positions))
         for row, position in enumerate(positions):
             length, here = position + 1, slice(row, row + 1)
-            rows = {name: value[here] for name, value in vars(state).items() if np.ndim(value) and name != "width"}
+            each = {name: value for name, value in vars(state).items() if name not in ("width", "end_token")}
+            rows = {name: value[here] for name, value in each.items() if np.ndim(value)}
             lengths = {name: rows[name][..., :length] for name in ("tokens", "pool_tokens")}
             lengths["ancestors"] = rows["ancestors"][..., :position]
             alone = advance_kernel(astuple(replace(state, **{**rows, **lengths}, position=np.array(position))))

@@ -118,7 +118,7 @@ def test_a_batch_may_be_empty() -> None:
         ({"x": np.zeros((3, 2, 1, 11), np.float32)}, "panels do not fit"),
         ({"scores": np.zeros(6, np.float32)}, "scores do not fit"),
         ({"width": np.array([0])}, "the beam's width must be at least 1"),
-        ({"width": np.array([21])}, "the vocabulary is smaller than twice the beam's width"),
+        ({"width": np.array([21])}, "the beam's width needs a vocabulary of 42 tokens"),
         ({"scale": np.zeros(40, np.float32)}, "a scale comes with integers"),
         ({"bias": np.zeros(39, np.float32)}, "bias needs one number for each token"),
     ],

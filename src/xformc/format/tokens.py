@@ -60,6 +60,15 @@ class SpecialTokens:
         return (self.last,) if self.ends else ()
 
     @property
+    def choices(self) -> int:
+        """The candidates of a step of a search for each hypothesis: all that end a text, and one that goes on."""
+        return 1 + len(self.end)
+
+    def widest(self, vocabulary: int) -> int:
+        """The widest beam of a search that writes a vocabulary of so many tokens."""
+        return max(1, vocabulary // self.choices)
+
+    @property
     def usual(self) -> bool:
         """Whether the ids are those of the vocabularies that xformc trains."""
         return replace(self, ends=True) == SPECIAL
