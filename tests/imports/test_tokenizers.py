@@ -14,6 +14,7 @@ from tests.runtime.kernel_session import kernel_library
 from xformc.errors import UserError
 from xformc.exports.sentencepiece_json import tokenizer_json
 from xformc.format.tokens import SpecialTokens
+from xformc.imports.replay_texts import replay_texts
 from xformc.imports.sentencepieces import find_spiece, find_tagged
 from xformc.runtime.checks.agreement import compare_runtimes
 from xformc.runtime.engine import load
@@ -83,6 +84,7 @@ def test_marians_dictionary_becomes_the_ids_of_its_models(xformc: CommandLine, t
     assert xformc("build", tmp_path / "run", "-o", tmp_path / "engine").code == 0
     ours, theirs = load(tmp_path / "engine").tokenizer, transformers.MarianTokenizer.from_pretrained(str(folder))
     assert ours is not None
+    assert replay_texts(folder, ours.vocabularies).line() == "the same tokens for 24 texts"
     for text in TEXTS:
         assert ours.encode("source", text) == theirs(text).input_ids
         ids = theirs(text_target=text).input_ids
@@ -102,6 +104,18 @@ def test_byte_pairs_round_trip_and_are_those_of_the_library(tmp_path: Path) -> N
     assert ours.pieces([0, 299])[0] == "<|endoftext|>"
     with pytest.raises(UnicodeError):
         ours.encode("\ud800")
+
+
+def test_a_tokenizer_that_transformers_changes_is_told(xformc: CommandLine, tmp_path: Path) -> None:
+    """tokenizer_config.json, from which transformers builds its tokenizer, has the last word there."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    write_byte_pairs(folder / "tokenizer.json")
+    write_foreign(folder, {**FAMILIES["gpt2"], "vocab_size": 300, "n_positions": 64})
+    settings = {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    found = xformc("import", folder, "-o", tmp_path / "run", "--replay")
+    assert found.code == 0 and "other tokens for 11 of 12 texts: 'The quick" in found.out, found
 
 
 def test_a_template_says_what_surrounds_a_text(tmp_path: Path) -> None:
@@ -124,7 +138,8 @@ def test_a_language_model_generates_text_with_an_imported_tokenizer(xformc: Comm
     folder.mkdir()
     write_byte_pairs(folder / "tokenizer.json")
     write_foreign(folder, {**FAMILIES["gpt2"], "vocab_size": 300, "eos_token_id": [0, 7], "n_positions": 64})
-    assert "with tokenizer.json" in xformc("import", folder, "-o", tmp_path / "run").out
+    out = xformc("import", folder, "-o", tmp_path / "run", "--replay").out
+    assert "with tokenizer.json" in out and "the same tokens for 12 texts" in out
     assert xformc("build", tmp_path / "run", "-o", tmp_path / "engine").code == 0
     engine = load(tmp_path / "engine", threads=1)
     assert engine.manifest.inputs["text"].special.end == (0, 7)

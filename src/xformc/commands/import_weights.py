@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 SOURCE_HELP = """A folder of Hugging Face: config.json, and model.safetensors or its shards. Or a checkpoint of fairseq
 or OpenNMT-py, a model of Marian (npz or bin) or of CTranslate2, or the folder of one, or of Eole."""
 MAP_HELP = "The table of a family of your own.  [default: the shipped one of the model]"
-REPLAY_HELP = "Run the origin beside the import, with transformers, and refuse if the logits differ."
+REPLAY_HELP = """Run the origin beside the import, with transformers: refuse if the logits differ, and say whether
+texts have other tokens."""
 
 
 def import_weights(
@@ -29,7 +30,7 @@ def import_weights(
 
     \b
     xformc import models/gpt2 -o runs/gpt2
-    xformc import models/gpt2 -o runs/gpt2 --replay         and compare the logits with those of transformers
+    xformc import models/gpt2 -o runs/gpt2 --replay         and compare logits and tokens with transformers
     xformc import models/mine -o runs/mine --map mine.yaml
     xformc import wmt/checkpoint_best.pt -o runs/wmt        a Transformer of fairseq
     xformc import enpt -o runs/enpt                         one of Marian or Bergamot
@@ -52,6 +53,8 @@ def import_weights(
         print(f"  without the origin's {', '.join(done.unread)}, which would change its texts")
     if done.replay is not None:
         print(f"  {done.replay.line()}")
+    if done.tokens is not None:
+        print(f"  {done.tokens.line()}")
 
 
 def _described(tokenizer: "ForeignTokenizer | None") -> str:

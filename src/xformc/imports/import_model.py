@@ -22,7 +22,8 @@ from xformc.imports.config import CONFIG, label_names, resolve
 from xformc.imports.origin import Origin
 from xformc.imports.origins import READERS
 from xformc.imports.replay import Replay, replay
-from xformc.imports.tokenizers import ForeignTokenizer, check_tokenizers
+from xformc.imports.replay_texts import TextReplay, replay_texts
+from xformc.imports.tokenizers import ForeignTokenizer, open_tokenizers
 from xformc.imports.weights import label_order, map_weights, unlike_copies
 from xformc.trainer.data.label_names import save_labels
 from xformc.trainer.run import check_free
@@ -36,7 +37,7 @@ TOKENS = "tokens"
 
 @dataclass(frozen=True)
 class Import:
-    """What was imported: the family, the number of parameters, the tokenizer, and the comparison with the origin.
+    """What was imported: the family, the number of parameters, the tokenizer, and the comparisons with the origin.
 
     texts: whether the model has an input of tokens. shortlist: whether it has a shortlist. unread: as of its origin.
     """
@@ -47,14 +48,15 @@ class Import:
     replay: Replay | None
     texts: bool
     shortlist: bool
+    tokens: TextReplay | None
     unread: Sequence[str] = ()
 
 
 def import_model(source: Path, out: Path, table: Path | None = None, *, compare: bool = False) -> Import:
     """Write the run `out` from a folder or a file of another library, by the family's table or that in `table`.
 
-    With `compare`, transformers runs the origin beside the spec. Raises: UserError for whatever does not fit, or if the
-    logits differ by more than the bound; then nothing is written.
+    With `compare`, transformers runs the origin beside the spec, and cuts texts. Raises: UserError for whatever does
+    not fit, or if the logits differ by more than the bound; then nothing is written.
     """
     check_free(out)
     origin = _read(source, table)
@@ -93,10 +95,11 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
         (part / IMPORTED).write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
         if origin.shortlist is not None:
             write_shortlist(origin.shortlist, part / SHORTLIST)
-        check_tokenizers(part, spec)
+        vocabularies = open_tokenizers(part, spec)
     texts = any(item.kind == "tokens" for item in spec.inputs.values())
     count, listed = sum(array.size for array in arrays.values()), origin.shortlist is not None
-    return Import(family.name, count, tokenizer, compared, texts, listed, origin.unread)
+    tokens = replay_texts(source, vocabularies) if compare and vocabularies else None
+    return Import(family.name, count, tokenizer, compared, texts, listed, tokens, origin.unread)
 
 
 def _read(source: Path, table: Path | None) -> Origin:

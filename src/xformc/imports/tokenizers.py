@@ -17,7 +17,7 @@ from xformc.format.manifest import TOKENIZER_BYTES
 from xformc.format.names import TOKENIZER
 from xformc.format.tokens import SPECIAL, SpecialTokens
 from xformc.imports.json_file import read_json
-from xformc.runtime.text.tokenizer import open_vocabulary
+from xformc.runtime.text.tokenizer import Vocabulary, open_vocabulary
 from xformc.trainer.run_files import find_run_files
 
 JSON = "tokenizer.json"
@@ -85,7 +85,7 @@ class ForeignTokenizer:
     def _json(self) -> dict[str, object]:
         try:
             content: object = json.loads(self.files[JSON]) if JSON in self.files else None
-        except (ValueError, RecursionError):  # check_tokenizers says so
+        except (ValueError, RecursionError):  # open_tokenizers says so
             content = None
         return cast(dict[str, object], content) if isinstance(content, dict) else {}
 
@@ -193,14 +193,16 @@ def read_file(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def check_tokenizers(folder: Path, spec: Spec) -> None:
-    """Open the tokenizers of a run, as its engines will. Raises: UserError for one that does not fit the spec."""
+def open_tokenizers(folder: Path, spec: Spec) -> dict[str, Vocabulary]:
+    """The vocabularies of a run, as its engines open them. Raises: UserError for one that does not fit the spec."""
+    found: dict[str, Vocabulary] = {}
     for name, path in (find_run_files(folder, spec).tokenizers or {}).items():
         size, special = _vocabulary_of(spec, name)
         try:
-            open_vocabulary(path, size, special)
+            found[name] = open_vocabulary(path, size, special)
         except UserError as error:
             raise UserError(error.message, place=path.name, hint=error.hint) from error
+    return found
 
 
 def _vocabulary_of(spec: Spec, name: str) -> tuple[int, SpecialTokens]:
