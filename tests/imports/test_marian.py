@@ -1,5 +1,6 @@
 """Models of Marian and Bergamot become runs that compute what their formulas say."""
 
+import json
 import random
 import struct
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 from command_line import CommandLine, listing, mistake
 from safetensors.numpy import load_file
@@ -16,12 +18,14 @@ from safetensors.numpy import load_file
 from tests.imports.marian_files import (
     OPTIONS,
     SIZE,
+    WORDS,
     marian_logits,
     marian_weights,
     write_marian_binary,
     write_marian_npz,
 )
 from tests.imports.test_fairseq import logits
+from tests.imports.test_tokenizers import train_piece_model
 from xformc.compiler.shortlist import read_shortlist
 from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
@@ -143,7 +147,10 @@ def test_damaged_shortlists_are_refused(
         ("dan", "da", "transformer_postprocess: da must be 'dan'"),
         ("heads: 2", "heads: 2\ntransformer-odd: 1", "transformer_odd: 1 is not in the table of marian_nmt"),
         ("enc-depth: 1", "enc-depth: 2", "missing: encoder.1.ffn_W1"),
-        (OPTIONS, "a: [", "its options are no YAML"),
+        ("heads: 2", "heads: 2\nright-left: true", "right_left: true must be 'false'"),
+        ("heads: 2", "heads: 2\ntransformer-tied-layers: [1, 1]", "transformer_tied_layers: 1 1 must be ''"),
+        ("heads: 2", "heads: 2\ninput-types: [sequence, class]", "input_types: sequence class must be"),
+        (OPTIONS, "a: [", "is no YAML"),
     ],
 )
 def test_models_of_other_kinds_are_refused(
@@ -157,6 +164,10 @@ def test_models_of_other_kinds_are_refused(
     ("content", "message"),
     [
         ("</s>: 0\nx: 0\n", "must map words to ids"),
+        (f"{WORDS}a: 15\nb: 16\na: 17\n", "must map words to ids, each to one of its own"),
+        ("</s>: 1\n<unk>: 0\n", "must give </s> the id 0 and <unk> the id 1"),
+        ("[1, 2]", "must map words to ids"),
+        ("</s>: 0\n<unk>: 1\na: [2]\n", "must map words to ids"),
         (None, "needs the vocabularies of both sides; vocab.yml is not there"),
     ],
 )
@@ -168,6 +179,47 @@ def test_broken_vocabularies_are_refused(
     if content is not None:
         (folder / "vocab.yml").write_text(content)
     assert message in refused(xformc, folder)
+
+
+def test_words_of_a_vocabulary_are_what_is_written(xformc: CommandLine, tmp_path: Path) -> None:
+    """YAML would make other values of them."""
+    words = ["no", "yes", "null", "10:30", "1_000", "007", "true", "<<", "~", "1.0"]
+    folder = write_marian_npz(tmp_path / "model", marian_weights())
+    lines = [f"{word}: {number}" for number, word in enumerate(["</s>", "<unk>", *words])]
+    (folder / "vocab.yml").write_text("\n".join(lines) + "\n")
+    assert xformc("import", folder, "-o", tmp_path / "run").code == 0
+    special = load_spec(tmp_path / "run" / "spec.yaml").inputs["source"].special
+    vocabulary = open_vocabulary(tmp_path / "run" / "tokenizer.json", SIZE + 1, special)
+    assert vocabulary.encode(" ".join(words)) == [*range(2, SIZE)]
+    assert vocabulary.decode([*range(2, SIZE)]) == " ".join(words)
+
+
+def test_options_of_a_package_and_the_models_that_cut_its_texts(xformc: CommandLine, tmp_path: Path) -> None:
+    """As OPUS-MT has them: `decoder.yml`, a dictionary of pieces, and `source.spm` and `target.spm`. Current versions
+    of Marian name more options, which say that nothing is different."""
+    off = ("no-affine: false", "rnn-projection: false", "decoder-dim-ffn: 0", "decoder-ffn-depth: 0",
+           "disable-position-embeddings: false", "alibi-shift: false", "attention-mask: default",
+           "tied-layers: []")  # fmt: skip
+    options = OPTIONS + "".join(f"transformer-{one}\n" for one in off) + "right-left: false\nulr: false\n"
+    folder = write_marian_npz(tmp_path / "model", marian_weights(), options)
+    for side in ("source", "target"):
+        train_piece_model(folder / f"{side}.spm", ["ab ba ab", "b a bb"], bos_id=-1, vocab_size=8)
+    pieces: Any = sentencepiece.SentencePieceProcessor(model_file=str(folder / "source.spm"))
+    ids = {"</s>": 0, "<unk>": 1}
+    for number in reversed(range(pieces.get_piece_size())):
+        ids.setdefault(pieces.id_to_piece(number), len(ids))
+    (folder / "vocab.yml").rename(folder / "opus.vocab.yml")
+    (folder / "opus.vocab.yml").write_text("".join(f"{json.dumps(word)}: {number}\n" for word, number in ids.items()))
+    (folder / "model.npz.decoder.yml").unlink()
+    names = "vocabs: [opus.vocab.yml, opus.vocab.yml]\nmodels: [a.npz, b.npz]\n"
+    (folder / "decoder.yml").write_text(f"{names}beam-size: 6\nnormalize: 1\n")
+    result = xformc("import", folder, "-o", tmp_path / "run")
+    assert result.code == 0 and "with source.model and target.model" in result.out, result.err
+    assert "without the origin's other models, which would change its texts" in result.out
+    spec = load_spec(tmp_path / "run" / "spec.yaml")
+    assert (spec.decode.beam_size, spec.decode.length_penalty) == (6, 1)
+    vocabulary = open_vocabulary(tmp_path / "run" / "source.model", SIZE + 1, spec.inputs["source"].special)
+    assert vocabulary.encode("ab b ba") == [ids[piece] for piece in pieces.encode("ab b ba", out_type=str)]
 
 
 def test_archives_with_objects_are_refused(xformc: CommandLine, tmp_path: Path) -> None:

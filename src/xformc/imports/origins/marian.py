@@ -37,6 +37,8 @@ OF_MODEL = (
     "dec_cell",
     "input_types",
     "lemma_dim_emb",
+    "right_left",
+    "ulr",
 )
 OF_TRAINING = (
     "transformer_dropout",
@@ -65,7 +67,9 @@ def _read(path: Path, table: Path | None) -> Origin:
     tensors = _with_padding({_renamed(name): one for name, one in stored.items()}, place)
     values["vocab_size"] = tensors[EMBEDDING].shape[0]
     shortlist = _shortlist(decoder.get("shortlist"), model.parent, int(values["vocab_size"]))
-    return Origin(place, values, load_family(table or TABLE), lambda _: tensors, tokenizer, shortlist=shortlist)
+    family, models = load_family(table or TABLE), decoder.get("models")
+    unread = ("other models",) if isinstance(models, list) and len(cast(list[object], models)) > 1 else ()
+    return Origin(place, values, family, lambda _: tensors, tokenizer, shortlist=shortlist, unread=unread)
 
 
 def _shortlist(said: object, folder: Path, vocabulary: int) -> Shortlist | None:
@@ -95,15 +99,18 @@ def _model(folder: Path) -> Path | None:
 
 
 def _decoder(model: Path) -> dict[str, object]:
-    """The options of the search beside a model: `model.npz.decoder.yml`, or the only `config*.yml`."""
-    near = model.parent / f"{model.name}.decoder.yml"
-    files = [near] if near.is_file() else sorted(model.parent.glob("config*.yml"))
+    """The options of the search beside a model: `model.npz.decoder.yml`, `decoder.yml`, or the only `config*.yml`."""
+    near = [model.parent / name for name in (f"{model.name}.decoder.yml", "decoder.yml")]
+    files = [file for file in near if file.is_file()][:1] or sorted(model.parent.glob("config*.yml"))
     return read_yaml(files[0].read_bytes()[: 1 << 20], str(files[0])) if len(files) == 1 else {}
 
 
 def _flat(said: Mapping[str, object]) -> list[tuple[str, Scalar]]:
-    """The options that are no lists, in the spelling that tables can name."""
-    return [(key.replace("-", "_"), one) for key, one in said.items() if isinstance(one, str | bool | int | float)]
+    """The options in the spelling that tables can name; those that are lists with spaces between their items."""
+    plain = {
+        key: " ".join(map(str, cast(list[object], one))) if isinstance(one, list) else one for key, one in said.items()
+    }
+    return [(key.replace("-", "_"), one) for key, one in plain.items() if isinstance(one, str | bool | int | float)]
 
 
 def _matters(key: str) -> bool:

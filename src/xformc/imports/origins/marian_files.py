@@ -2,7 +2,8 @@
 
 import struct
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from math import prod
 from pathlib import Path
@@ -107,12 +108,32 @@ def _dequantized(part: Any, shape: tuple[int, ...], *, lies: bool) -> Array:
     return np.ascontiguousarray(array.reshape(shape[::-1]).T) if lies else array.reshape(shape)
 
 
+def read_words(content: bytes, place: str) -> list[tuple[str, str]]:
+    """The words of a dictionary in YAML and what is behind them, as they are written: `no` is a word.
+
+    Raises: UserError if it is none.
+    """
+    with _reading(place):
+        root = yaml.compose(content.decode(), Loader=yaml.BaseLoader)
+        pairs: list[tuple[Any, Any]] = root.value if isinstance(root, yaml.MappingNode) else []
+    if not pairs or not all(isinstance(node, yaml.ScalarNode) for pair in pairs for node in pair):
+        raise UserError("must map words to ids", place=place)
+    return [(word.value, number.value) for word, number in pairs]
+
+
+@contextmanager
+def _reading(place: str) -> Iterator[None]:
+    """Within it, whatever YAML raises is a UserError."""
+    try:
+        yield
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise UserError(f"is no YAML: {' '.join(str(error).split())[:200]}", place=place) from None
+
+
 def read_yaml(content: bytes, place: str) -> dict[str, object]:
     """The options in a YAML text. Raises: UserError if it is none."""
-    try:
+    with _reading(place):
         found: object = yaml.safe_load(content.rstrip(b"\0").decode())
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise UserError(f"its options are no YAML: {' '.join(str(error).split())[:200]}", place=place) from None
     if not isinstance(found, dict):
         raise UserError("its options are no mapping", place=place)
     return {str(key): one for key, one in cast(Mapping[object, object], found).items()}

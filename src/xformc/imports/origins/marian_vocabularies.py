@@ -6,12 +6,11 @@ from typing import cast
 
 from xformc.errors import UserError
 from xformc.format.manifest import TOKENIZER_BYTES
-from xformc.imports.origins.marian_files import read_yaml
+from xformc.imports.origins.marian_files import read_words
 from xformc.imports.origins.subwords import json_files, words
-from xformc.imports.tokenizers import ForeignTokenizer
+from xformc.imports.tokenizers import MOST_PIECES, SIDES, ForeignTokenizer, renumbered
 
 UNKNOWN = 1
-SIDES = ("source", "target")
 
 
 def marian_tokenizer(named: object, folder: Path, place: str) -> ForeignTokenizer | None:
@@ -34,6 +33,9 @@ def marian_tokenizer(named: object, folder: Path, place: str) -> ForeignTokenize
     if large:
         raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(large[0]))
     if all(file.suffix == ".yml" for file in files):
+        pieces = {side: folder / name for side, name in SIDES.items()}
+        if all(path.is_file() for path in pieces.values()):
+            return _renumbered(pieces, files)
         return json_files({side: words(_ids(file)) for side, file in zip(SIDES, files, strict=True)}, UNKNOWN)
     if all(file.suffix == ".spm" for file in files):
         models = {f"{side}.model": file.read_bytes() for side, file in zip(SIDES, files, strict=True)}
@@ -42,11 +44,19 @@ def marian_tokenizer(named: object, folder: Path, place: str) -> ForeignTokenize
     raise UserError("its vocabularies are not both .spm or both .yml", place=place)
 
 
+def _renumbered(pieces: Mapping[str, Path], files: list[Path]) -> ForeignTokenizer:
+    """The SentencePiece models that texts are cut by before Marian reads them, with the ids of its dictionaries."""
+    pairs = zip(pieces.items(), files, strict=True)
+    models = {f"{side}.model": renumbered(path, _ids(file)) for (side, path), file in pairs}
+    lost = sum(count for _, count in models.values())
+    return ForeignTokenizer({name: model for name, (model, _) in models.items()}, UNKNOWN, lost)
+
+
 def _ids(file: Path) -> Mapping[str, int]:
-    found = read_yaml(file.read_bytes(), str(file))
-    ids = {key: one for key, one in found.items() if type(one) is int and one >= 0}
-    if len(ids) < len(found) or len(set(ids.values())) < len(ids) or not {"</s>", "<unk>"} <= ids.keys():
-        raise UserError(
-            "must map words to ids, each to one of its own, with </s> and <unk> among them", place=str(file)
-        )
+    found = read_words(file.read_bytes(), str(file))
+    ids = {word: int(number) for word, number in found if number.isascii() and number.isdigit()}
+    if len(ids) < len(found) or len(set(ids.values())) < len(ids) or max(ids.values()) >= MOST_PIECES:
+        raise UserError("must map words to ids, each to one of its own", place=str(file))
+    if (ids.get("</s>"), ids.get("<unk>")) != (0, UNKNOWN):
+        raise UserError("must give </s> the id 0 and <unk> the id 1; other ids are not imported", place=str(file))
     return ids
