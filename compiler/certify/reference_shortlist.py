@@ -16,14 +16,15 @@ from xformc.runtime.rows import Row
 def allowed_tokens(program: Program, source: Row) -> NDArray[np.bool_]:
     """The tokens that may follow in the search of a source, [vocabulary].
 
-    All, without a shortlist or with a first state; otherwise those of its list, its beginning and its phrases.
+    All, without a shortlist, with a first state, or if its beginning is a whole text; otherwise those of its list, its
+    beginning and its phrases.
     """
-    pieces = program.inputs[str(program.written)].pieces
-    if program.shortlist is None or int(source.get(START, -1)) >= 0:
-        return np.ones(pieces, np.bool_)
+    written = program.inputs[str(program.written)]
     begun = [int(token) for token in source.get(PREFIX, ())] or [*program.prefix]
+    if program.shortlist is None or int(source.get(START, -1)) >= 0 or {*begun} & {*written.special.end}:
+        return np.ones(written.pieces, np.bool_)
     phrases = np.asarray(source.get(PHRASES, ()), np.int64).ravel()
-    return program.shortlist.allowed(source[SOURCE], [*begun, *phrases.tolist()], pieces)
+    return program.shortlist.allowed(source[SOURCE], [*begun, *phrases.tolist()], written.pieces)
 
 
 def searched(subject: Subject, sources: Sequence[Row], written: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -305,10 +305,15 @@ def _emit_given(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, special: S
 
 def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str, special: SpecialTokens) -> str:
     """The least tokens of each sentence, [batch]; 0 for one whose prefix is a whole text."""
-    ends = onnx.op("Cast", is_end(onnx, prefix, inputs.end_token, special), to=7)
-    is_whole = onnx.op("Greater", onnx.op("ReduceSum", ends, [1], keepdims=0), 0)
+    is_whole = _emit_whole(onnx, inputs, prefix, special)
     least = onnx.op("Expand", inputs.min_length, onnx.op("Shape", limit))
     return onnx.op("Where", is_whole, 0, least)
+
+
+def _emit_whole(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, special: SpecialTokens) -> str:
+    """Which prefixes have an end token, bool [batch]: they are whole texts."""
+    ends = onnx.op("Cast", is_end(onnx, prefix, inputs.end_token, special), to=7)
+    return onnx.op("Greater", onnx.op("ReduceSum", ends, [1], keepdims=0), 0)
 
 
 def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:
@@ -331,12 +336,17 @@ def allowed_by_sentence(onnx: OnnxEmitter, inputs: SearchInputs, begun: Begun) -
     """Which tokens may follow in each sentence, bool [batch, vocabulary]; None without a shortlist."""
     if inputs.shortlist is None:
         return None
-    return emit_allowed(onnx, inputs.shortlist, asked_of(inputs, begun), begun.batch)
+    return emit_allowed(onnx, inputs.shortlist, asked_of(onnx, inputs, begun), begun.batch)
 
 
-def asked_of(inputs: SearchInputs, begun: Begun) -> Asked:
-    """The tokens that calls ask for."""
-    return Asked(begun.prefix, begun.options.special.absent, inputs.phrases, inputs.automaton_start)
+def asked_of(onnx: OnnxEmitter, inputs: SearchInputs, begun: Begun) -> Asked:
+    """The tokens that calls ask for: all in a sentence with an automaton or with a whole text, which is scored and ends
+    with an end token or at the limit."""
+    special = begun.options.special
+    at_limit = onnx.op("GreaterOrEqual", emit_lengths(onnx, begun.prefix, special), begun.limit)
+    whole = onnx.op("Or", _emit_whole(onnx, inputs, begun.prefix, special), at_limit)
+    all_follow = onnx.op("Where", whole, 0, inputs.automaton_start or -1)
+    return Asked(begun.prefix, special.absent, inputs.phrases, all_follow)
 
 
 def options_of(options: BeamOptions, option: Names) -> BeamOptions:

@@ -94,7 +94,7 @@ def emit_listed(onnx: OnnxEmitter, decoder: Decoder, inputs: SearchInputs, begun
     plain projection; None without a shortlist."""
     if inputs.shortlist is None or decoder.projection is None:
         return allowed_by_sentence(onnx, inputs, begun)
-    return emit_lists(onnx, inputs.shortlist, asked_of(inputs, begun), decoder.projection)
+    return emit_lists(onnx, inputs.shortlist, asked_of(onnx, inputs, begun), decoder.projection)
 
 
 def emit_candidates(

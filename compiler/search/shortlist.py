@@ -28,8 +28,8 @@ class ShortlistInputs:
 @dataclass(frozen=True)
 class Asked:
     """The tokens that calls ask for, which are allowed as well: the beginnings [batch, any], padded with `absent`, and
-    the phrases [rows, lists, any], padded with -1. All tokens may follow where the first state of an automaton, `start`
-    [rows], is not below 0. `phrases` and `start` are empty for none."""
+    the phrases [rows, lists, any], padded with -1, or empty for none. All tokens may follow where `start` [batch], the
+    first state of an automaton, is not below 0."""
 
     prefix: str
     absent: int
@@ -62,8 +62,6 @@ def emit_allowed(onnx: OnnxEmitter, given: ShortlistInputs, asked: Asked, batch:
     none = onnx.op("Expand", False, onnx.op("Concat", batch, [given.vocabulary + 1], axis=0))  # -1 is the last one
     marks = onnx.op("ScatterElements", none, tokens, onnx.op("Expand", True, onnx.op("Shape", tokens)), axis=1)
     allowed = onnx.op("Slice", marks, [0], [given.vocabulary], [1])
-    if not asked.start:
-        return allowed
     return onnx.op("Or", allowed, onnx.op("Unsqueeze", onnx.op("GreaterOrEqual", asked.start, 0), [1]))
 
 

@@ -102,6 +102,23 @@ def test_translations_have_listed_tokens_and_those_asked_for(files: Files, targe
 
 @pytest.mark.processor
 @pytest.mark.parametrize("target", ["portable", "native"])
+def test_scores_of_given_texts_are_among_all_tokens(files: Files, target: Target) -> None:
+    """Alone, beside searches in one batch, token by token, and in C++."""
+    engine = load(files.build(target), threads=1)
+    found = engine.score(TEXTS, TEXTS, length_penalty=0, token_scores=True)
+    for one in found:
+        assert one.token_scores is not None
+        assert one.score == pytest.approx(sum(one.token_scores), abs=1e-4)
+    searched = engine.translate(TEXTS, length_penalty=0, n_best=1)
+    again = engine.score(TEXTS, [row[0].tokens for row in searched], length_penalty=0)
+    assert all(one.score < row[0].score - 0.1 for one, row in zip(again, searched, strict=True))
+    if target == "native":
+        others = CppEngine(files.build(target), threads=1).score(TEXTS, TEXTS, length_penalty=0)
+        assert [one.score for one in others] == [one.score for one in found]
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("target", ["portable", "native"])
 def test_a_constraint_allows_all_tokens(files: Files, target: Target) -> None:
     engine = load(files.build(target), threads=1)
     lists = [allowed(files, engine, text) for text in TEXTS[:2]]
