@@ -66,7 +66,7 @@ class Session:
         self._options: Any = onnx_runtime().RunOptions()
         self._open_others, self._beside = others, dict[tuple[str, int], Session]()
         self._shared: dict[int, Session] = {}
-        self._opening = threading.Lock()
+        self._opening, self._ended = threading.Lock(), threading.Event()
         try:
             self._executor = make(workers)
         except UserError:
@@ -79,6 +79,7 @@ class Session:
         if workers == self.workers:
             return self
         with self._opening:
+            self._require_open()
             if workers not in self._shared:
                 of_text = None if self.of_text is None else self.of_text.shared_by(workers)
                 made = (self._make, self._outputs, self._place, workers, of_text, self.vocabularies)
@@ -90,6 +91,7 @@ class Session:
         if file not in self._open_others:
             return None
         with self._opening:
+            self._require_open()
             key = file, self.workers
             if key not in self._beside:
                 self._beside[key] = self._open_others[file](self.workers)
@@ -103,6 +105,7 @@ class Session:
     def close(self) -> None:
         """Free the model and its memory. Running calls finish normally; later calls raise UserError."""
         with self._opening:
+            self._ended.set()  # of the twins, too
             opened = [*self._shared.values(), *self._beside.values()]
             self._shared, self._make = {}, _Closed
             self._beside.clear()
@@ -113,11 +116,21 @@ class Session:
                 session.close()
 
     def stoppable(self) -> "Session":
-        """Return this session with a `stop` of its own, which ends the calls made through it."""
+        """Return this session with a `stop` of its own, which ends the calls made through it. Raises: UserError."""
+        self._require_open()
         same = self._twin(onnx_runtime().RunOptions())
         if self.of_text is not None:
             same.of_text = self.of_text._twin(same._options)
         return same
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed, or the session that it is a `stoppable` one of."""
+        return self._ended.is_set()
+
+    def _require_open(self) -> None:
+        if self.closed:
+            _refuse(self.workers)
 
     def _twin(self, options: Any) -> "Session":
         """This session, but for the options of its calls."""

@@ -11,10 +11,11 @@ Ids encoded(const xformc_text& text, const std::string& place, bool whole, const
             const Vocabulary& vocabulary) {
   const std::string_view given = valid_text(text, place);
   Ids ids = whole ? vocabulary.encode(given) : vocabulary.encode_open(given);
-  if (written.longest && static_cast<int64_t>(ids.size()) > *written.longest) {
-    throw invalid_argument(std::string("the ") + (whole ? "text" : "prefix") + " has " +
-                               grouped(static_cast<int64_t>(ids.size())) + " tokens; this engine writes at most " +
-                               grouped(*written.longest),
+  const int64_t count = static_cast<int64_t>(ids.size());
+  const int64_t most = scored_limit(written.longest, MAX_BATCH_TOKENS).tokens;
+  if (count > most) {
+    throw invalid_argument(std::string("the ") + (whole ? "text" : "prefix") + " has " + grouped(count) +
+                               " tokens; this engine writes at most " + grouped(most),
                            place);
   }
   return ids;

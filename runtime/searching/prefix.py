@@ -14,6 +14,7 @@ from xformc.runtime.job import Job, paired
 from xformc.runtime.rows import Row
 from xformc.runtime.searching.translate import Hypothesis
 from xformc.runtime.session import Session
+from xformc.runtime.text.texts import scored_limit
 from xformc.runtime.text.tokenizer import Tokenizer
 
 Item = TypeVar("Item")
@@ -92,8 +93,7 @@ def prefix_encoder(
         raise UserError(f"the texts of {manifest.name} cannot begin with given tokens", hint=REBUILD)
     name = manifest.written
     written = manifest.inputs[name]
-    special = written.special
-
+    special, most = written.special, scored_limit(written.longest).tokens
     what = "text" if whole else "prefix"
 
     def encode(line: int, prefix: Prefix) -> NDArray[np.int64]:
@@ -118,10 +118,8 @@ def prefix_encoder(
                 ids = (tokenizer.encode if whole else tokenizer.encode_open)(name, prefix)
             except UnicodeError as error:
                 raise UserError("not valid Unicode text", place=place) from error
-        if written.longest is not None and len(ids) > written.longest:
-            raise UserError(
-                f"the {what} has {len(ids):,} tokens; this engine writes at most {written.longest:,}", place=place
-            )
+        if len(ids) > most:
+            raise UserError(f"the {what} has {len(ids):,} tokens; this engine writes at most {most:,}", place=place)
         return np.array(ids, np.int64)
 
     return encode

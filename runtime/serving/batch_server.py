@@ -1,12 +1,17 @@
 """Threads that each run a batch of texts, which join and leave; texts of any callers share them."""
 
+import atexit
+import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, Generic, Protocol, Self, TypeVar
+from weakref import WeakSet
 
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest
@@ -14,12 +19,17 @@ from xformc.runtime.generation.token_stream import MOST_AT_ONCE
 from xformc.runtime.options import checked_integer
 from xformc.runtime.session import MAX_THREADS, Session
 
+logger = logging.getLogger(__name__)
+
 SLOTS = 32
 """Default number of texts that are written at the same time."""
 
 MOST_SLOTS = 1024
 WAITING = 64
 """The number of texts that wait for each slot, when many are given in order."""
+
+AT_EXIT = 10.0
+"""The seconds that a process waits at its end for the threads of a server."""
 
 Result = TypeVar("Result")
 AnyText = TypeVar("AnyText", bound="Seated")
@@ -148,14 +158,22 @@ class BatchServer(Generic[AnyReply]):
             threading.Thread(target=self._run, args=(worker,), name="xformc-server", daemon=True)
             for worker in self._workers
         ]
+        self._process = os.getpid()
         for thread in self._threads:
             thread.start()
+        _OPEN.add(self)
 
     def _enter(self, reply: AnyReply) -> AnyReply:
         """Let a text wait for a slot. Raises: UserError if the server is closed."""
+        if self._process != os.getpid():
+            hint = "open another one with engine.serve() in each process"
+            raise UserError("the threads of the server are those of another process, which has forked", hint=hint)
         with self._changed:
-            if self._closed:
-                raise self._failed or UserError("the server is closed", hint="open another one with engine.serve()")
+            if self._failed is not None:
+                raise self._failed.with_traceback(None)
+            if self._closed or self._session.closed:
+                what = "server" if self._closed else "engine"
+                raise UserError(f"the {what} is closed", hint="open another one with engine.serve()")
             self._waiting.append(reply)
             self._changed.notify_all()
         reply.add_done_callback(self._note)
@@ -181,21 +199,27 @@ class BatchServer(Generic[AnyReply]):
         while replies:
             yield replies.popleft().result()
 
-    def close(self) -> None:
-        """Cancel all texts that have not ended, and free the batches; a callback of a reply may call it, too."""
+    def close(self, timeout: float | None = None) -> None:
+        """Cancel all texts that have not ended, and free the batches; a callback of a reply may call it, too.
+
+        timeout: the most seconds to wait for each of its threads."""
+        if self._process != os.getpid():
+            return
         self._stop()
         for thread in self._threads:
             if thread is not threading.current_thread():
-                thread.join()
+                thread.join(timeout)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed or not (self._waiting or self._written()))
-        self.close()
+        try:
+            if kind is None:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._closed or not (self._waiting or self._written()))
+        finally:
+            self.close()
 
     def _written(self) -> int:
         """The number of texts that are being written."""
@@ -258,7 +282,7 @@ class BatchServer(Generic[AnyReply]):
         """Give results, and wake those that wait for pieces."""
         for reply in list(worker.live):
             if reply.text.done and reply.set_running_or_notify_cancel():
-                reply.set_result(reply.outcome)
+                _settle(partial(reply.set_result, reply.outcome))
             reply.notify()
         with self._changed:
             worker.live = [reply for reply in worker.live if not reply.text.done]
@@ -273,7 +297,25 @@ class BatchServer(Generic[AnyReply]):
             self._changed.notify_all()
         for reply in replies:
             if self._failed is None:
-                reply.cancel()
+                _settle(reply.cancel)
             if reply.set_running_or_notify_cancel():
-                reply.set_exception(self._failed)
+                _settle(partial(reply.set_exception, self._failed))
             reply.notify()
+
+
+def _settle(end: Callable[[], object]) -> None:
+    """End a reply, whose callbacks are called. What one raises, such as SystemExit, ends no thread."""
+    try:
+        end()
+    except BaseException:
+        logger.exception("a callback of a reply raised an exception")
+
+
+_OPEN = WeakSet[BatchServer[Any]]()
+
+
+@atexit.register
+def _close_all() -> None:
+    """End the threads of all servers, which Python would end within ONNX Runtime, and so the process by a signal."""
+    for server in list(_OPEN):
+        server.close(AT_EXIT)

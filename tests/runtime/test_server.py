@@ -2,10 +2,15 @@
 
 import asyncio
 import json
+import os
 import shutil
+import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -157,6 +162,92 @@ def test_texts_are_cancelled_at_any_time(folder: Path) -> None:
         assert waiting[-1].cancelled()
         with pytest.raises(UserError, match="the server is closed"):
             server.submit("one")
+
+
+def test_callbacks_end_no_server(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Not even by what ends a thread."""
+
+    def leave(_: object) -> None:
+        sys.exit(3)
+
+    with load(folder / "cpu", threads=1) as engine, engine.serve(slots=1, max_new_tokens=4) as server:
+        replies = [server.submit("one") for _ in range(3)]
+        for reply in replies[:2]:
+            reply.add_done_callback(leave)
+        assert all(reply.result(timeout=60).tokens for reply in replies)
+    assert caplog.text.count("a callback of a reply raised an exception") == 2
+
+
+def test_a_server_ends_with_its_engine_and_an_interrupt(folder: Path) -> None:
+    engine = load(folder / "cpu", threads=1)
+    server = engine.serve(slots=1, max_new_tokens=4)
+    assert server.submit("one").result().tokens
+    engine.close()
+    with pytest.raises(UserError, match="the engine is closed"):
+        server.submit("one")
+    server.close()
+    with load(folder / "cpu", threads=1) as engine:
+        server = engine.serve(slots=1, tokens_at_once=1, max_new_tokens=60)
+        replies = [server.submit("one") for _ in range(500)]
+        timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
+        with pytest.raises(KeyboardInterrupt), server:
+            timer.start()
+        assert replies[-1].cancelled() and all(reply.done() for reply in replies)
+
+
+def test_an_engine_that_is_closed_stays_closed(folder: Path) -> None:
+    """Though calls are made at the same time, which open its other models."""
+    for _ in range(5):
+        engine = load(folder / "cpu", threads=1)
+        with ThreadPoolExecutor(4) as pool:
+            ended = [pool.submit(call_until_closed, engine) for _ in range(4)]
+            time.sleep(0.05)
+            engine.close()
+            assert all("the engine is closed" in one.result(timeout=30) for one in ended)
+
+
+def call_until_closed(engine: Engine) -> str:
+    deadline = time.monotonic() + 20
+    try:
+        while time.monotonic() < deadline:
+            engine.generate(["one"], slots=1, max_new_tokens=2)
+    except UserError as error:
+        return str(error)
+    return "still open"
+
+
+@pytest.mark.parametrize(("end", "code"), [("pass", 0), ("sys.exit(3)", 3), ("raise ValueError", 1)])
+def test_a_program_may_end_while_its_server_works(folder: Path, end: str, code: int) -> None:
+    lines = f"""
+import sys, time, xformc
+engine = xformc.load({str(folder / "cpu")!r}, threads=1)
+server = engine.serve(slots=2, max_new_tokens=60)
+replies = [server.submit("one two") for _ in range(500)]
+time.sleep(0.1)
+{end}
+"""
+    assert subprocess.run([sys.executable, "-c", lines], capture_output=True, check=False).returncode == code
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_server_of_another_process_is_refused(folder: Path) -> None:
+    lines = f"""
+import os, xformc
+from xformc.errors import UserError
+server = xformc.load({str(folder / "cpu")!r}, threads=1).serve(slots=2)
+if os.fork() == 0:
+    try:
+        server.submit("one")
+    except UserError as error:
+        server.close()
+        os._exit(0 if "those of another process" in str(error) else 2)
+    os._exit(1)
+print(os.waitstatus_to_exitcode(os.wait()[1]))
+server.close()
+"""
+    found = subprocess.run([sys.executable, "-c", lines], capture_output=True, check=False, text=True, timeout=60)
+    assert found.stdout == "0\n", found.stderr
 
 
 def server_text(engine: Engine) -> Reply:

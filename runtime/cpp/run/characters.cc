@@ -60,8 +60,7 @@ std::string json_string(std::string_view text) {
 }
 
 std::string json_number(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "Infinity" : "-Infinity";
+  if (!std::isfinite(value)) return "null";  // JSON has no other name for it
   char text[400];
   std::snprintf(text, sizeof text, "%.6f", value);
   return xformc::shortest(std::strtod(text, nullptr));
