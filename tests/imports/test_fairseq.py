@@ -72,6 +72,50 @@ def test_an_import_computes_the_logits_of_the_same_weights_in_transformers(
     torch.testing.assert_close(logits(tmp_path / "run", spec, source, target), expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("shared", [False, True])
+def test_both_sides_may_have_embeddings_of_their_own(xformc: CommandLine, tmp_path: Path, shared: bool) -> None:
+    """The projection may be that of the target, or another one; weights may be parameters."""
+    options = {"share_all_embeddings": False, "share_decoder_input_output_embed": shared}
+    state = write_fairseq(tmp_path / "model", **options)
+    table = state["encoder.embed_tokens.weight"]
+    state["decoder.embed_tokens.weight"] = target = 1.5 * table
+    state["decoder.output_projection.weight"] = projection = target if shared else torch.nn.Parameter(0.5 * table)
+    change(tmp_path / "model", model=state)
+    assert xformc("import", tmp_path / "model", "-o", tmp_path / "run").code == 0
+    found = load_file(tmp_path / "run" / "weights.safetensors")
+    expected = {"encoder/embed/embedding/weight": table, "decoder/embed/embedding/weight": target}
+    expected |= {} if shared else {"logits/weight": projection}
+    assert ("logits/weight" in found) is not shared
+    for path, tensor in expected.items():
+        torch.testing.assert_close(found[path], tensor.detach(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", ["decoder.embed_tokens.weight", "decoder.output_projection.weight"])
+def test_a_copy_of_the_embeddings_has_their_numbers(xformc: CommandLine, tmp_path: Path, name: str) -> None:
+    state = write_fairseq(tmp_path / "model")
+    change(tmp_path / "model", model={**state, name: 2 * state["encoder.embed_tokens.weight"]})
+    assert f"no copy of the weight that it is tied to: {name}" in refused(xformc, tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    ("options", "part"),
+    [
+        ({"no_token_positional_embeddings": True}, "choices: {norm: pre, positions: none}"),
+        ({"unnormalized": True, "lenpen": 0.7}, "length_penalty: 0.0"),
+    ],
+)
+def test_options_that_change_the_spec(xformc: CommandLine, tmp_path: Path, options: dict[str, Any], part: str) -> None:
+    write_fairseq(tmp_path / "model", **options)
+    result = xformc("import", tmp_path / "model", "-o", tmp_path / "run")
+    assert result.code == 0 and part in (tmp_path / "run" / "spec.yaml").read_text(), result.err
+
+
+def change(folder: Path, **parts: Any) -> None:
+    """Replace parts of a checkpoint."""
+    path = folder / "checkpoint_best.pt"
+    torch.save({**torch.load(path, weights_only=False), **parts}, path)
+
+
 def test_texts_are_cut_as_the_codes_say(xformc: CommandLine, folder: Path, tmp_path: Path) -> None:
     xformc("import", folder / "checkpoint_best.pt", "-o", tmp_path / "run")
     special = load_spec(tmp_path / "run" / "spec.yaml").inputs["source"].special
@@ -107,14 +151,33 @@ def test_kinds_of_dictionaries_become_tokenizers(xformc: CommandLine, tmp_path: 
         assert vocabulary.decode(ids) == " ".join(text.split())
 
 
+@pytest.mark.parametrize("kind", ["gpt2", "byte_bpe", "bert"])
+def test_other_kinds_of_codes_are_refused(xformc: CommandLine, tmp_path: Path, kind: str) -> None:
+    write_fairseq(tmp_path / "model", bpe=kind)
+    assert f"its texts are cut by {kind}; imported are characters, subword_nmt" in refused(xformc, tmp_path / "model")
+
+
+def test_the_kind_of_codes_may_stand_apart(xformc: CommandLine, tmp_path: Path) -> None:
+    """As in checkpoints with a `cfg`."""
+    write_fairseq(tmp_path / "model")
+    given = vars(torch.load(tmp_path / "model" / "checkpoint_best.pt", weights_only=False)["args"])
+    change(tmp_path / "model", args=None, cfg={"model": {"_name": "transformer", **given}, "bpe": {"_name": "gpt2"}})
+    assert "its texts are cut by gpt2" in refused(xformc, tmp_path / "model")
+
+
 def test_everything_that_the_table_lacks_is_named(xformc: CommandLine, tmp_path: Path) -> None:
-    write_fairseq(tmp_path / "model", decoder_embed_dim=16, adaptive_softmax_cutoff="9", encoder_odd=1, sampling=True)
+    write_fairseq(tmp_path / "model", decoder_embed_dim=16, adaptive_softmax_cutoff="9", encoder_odd=1, sampling=True,
+                  diversity_rate=0.5, prefix_size=1, lm_path="lm.pt", no_decoder_final_norm=True)  # fmt: skip
     found = refused(xformc, tmp_path / "model")
     for line in (
         "decoder_embed_dim: 16 differs from encoder_embed_dim",
         'adaptive_softmax_cutoff: "9" is not in the table of fairseq',
         "encoder_odd: 1 is not in the table of fairseq",
         "generation.sampling: true must be 'false'",
+        "generation.diversity_rate: 0.5 must be '-1' or '-1.0'",
+        "generation.prefix_size: 1 must be '0'",
+        "generation.lm_path: lm.pt must be ''",
+        "no_decoder_final_norm: true must be 'false'",
     ):
         assert f"\n  {line}\n" in found
 

@@ -110,7 +110,7 @@ def map_weights(
             for name in stored
             if name not in used and name not in family.copies and not any(one.fullmatch(name) for one in patterns)
         ],
-        "no copy of the weight that it is tied to": unlike,
+        "no copy of the weight that it is tied to": [name for name in unlike if name not in used],
         "wrong shape": [
             f"{row.source} (found {list(used[row.source].shape)}, {path} is {list(shapes[path])})"
             for path, row in rows.items()

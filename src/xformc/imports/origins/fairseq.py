@@ -38,7 +38,7 @@ OF_MODEL = (
 
 OF_SEARCH = (
     "beam", "lenpen", "max_len_a", "max_len_b", "min_len", "unnormalized", "sampling", "match_source_len", "unkpen",
-    "temperature", "diverse_beam_groups",
+    "temperature", "diverse_beam_groups", "diversity_rate", "prefix_size", "retain_dropout", "lm_path",
 )  # fmt: skip
 """Options of the search that change translations."""
 
@@ -96,7 +96,8 @@ def _options(content: Mapping[str, object]) -> tuple[dict[str, object], dict[str
     if not config:
         old = options(content.get("args"))
         return old, old
-    return {**options(config.get("task")), **options(config.get("model"))}, options(config.get("generation"))
+    bpe = {"bpe": options(config.get("bpe")).get("_name")}
+    return {**bpe, **options(config.get("task")), **options(config.get("model"))}, options(config.get("generation"))
 
 
 def _matters(key: str) -> bool:
@@ -106,10 +107,10 @@ def _matters(key: str) -> bool:
 def _tensors(model: object, place: str) -> dict[str, Stored]:
     """The tensors of a model by name. Raises: UserError if there are none."""
     named: Mapping[str, object] = cast(Mapping[str, object], model) if isinstance(model, dict) else {}
-    found = {name: tensor for name, tensor in named.items() if isinstance(tensor, torch.Tensor)}
+    found = {str(name): tensor for name, tensor in named.items() if isinstance(tensor, torch.Tensor)}
     if not found:
         raise UserError("not a checkpoint of fairseq: it has no weights under `model`", place=place)
-    return {name: stored_tensor(str(name), tensor) for name, tensor in found.items()}
+    return {name: stored_tensor(name, tensor) for name, tensor in found.items()}
 
 
 def _without(tensors: Mapping[str, Stored], prefix: str) -> dict[str, Stored]:

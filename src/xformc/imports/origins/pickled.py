@@ -81,8 +81,9 @@ def is_scalar(value: object) -> TypeGuard[Scalar]:
 
 def stored_tensor(name: str, tensor: torch.Tensor) -> Stored:
     """A tensor of a checkpoint as one that is read later."""
-    kind = _KINDS.get(tensor.dtype, str(tensor.dtype))
-    return Stored(name, tuple(tensor.shape), kind, lambda: tensor.float().numpy())
+    plain = tensor.layout is torch.strided and tensor.device.type == "cpu" and not tensor.is_nested
+    kind = _KINDS.get(tensor.dtype, str(tensor.dtype)) if plain else f"{tensor.layout} on {tensor.device.type}"
+    return Stored(name, () if tensor.is_nested else tuple(tensor.shape), kind, lambda: tensor.detach().float().numpy())
 
 
 _KINDS = {torch.float16: "F16", torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16"}

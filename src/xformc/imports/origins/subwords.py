@@ -15,6 +15,9 @@ MODELS = ("sentencepiece.bpe.model", "spm.model", "sentencepiece.model", "spm.bp
 BESIDE = ("tokenizer.model", "sentencepiece.bpe.model", "sentencepiece.model", "spm.model")
 """The SentencePiece models beside a model with vocabularies of its own, for both sides; the first is taken."""
 
+KINDS = ("", "characters", "subword_nmt", "fastbpe", "sentencepiece")
+"""What fairseq's option `bpe` may be; the first for none."""
+
 TAG = re.compile(r"__[a-z]+__|[a-z]{2}_[A-Z]{2}|[a-z]{3}_[A-Z][a-z]{3}")
 """The tags of languages of M2M-100, mBART-50 and NLLB."""
 
@@ -32,6 +35,9 @@ def fairseq_tokenizer(
     `kind` is fairseq's option `bpe`. Raises: UserError for codes that are missing, damaged or of another kind.
     """
     codes, model = (_first(folders, names) for names in (CODES, MODELS))
+    if kind not in KINDS:
+        raise UserError(f"its texts are cut by {kind[:40]}; imported are {', '.join(KINDS[1:])}", place=place)
+    codes = None if kind == "sentencepiece" else codes
     unknown = SPECIAL.index("<unk>")
     if kind == "characters":
         return json_files({side: _characters(ids) for side, ids in dictionaries.items()}, unknown)
