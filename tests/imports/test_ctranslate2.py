@@ -82,7 +82,7 @@ def write_model(folder: Path, found: Mapping[str, Any], name: str = "Transformer
         array = np.asarray(value)
         sizes = struct.pack(f"<B{array.ndim}I", array.ndim, *array.shape)
         data += text(key) + sizes + struct.pack("<BI", KINDS[str(array.dtype)], array.nbytes) + array.tobytes()
-    aliases = ALIASES if name == "TransformerSpec" else ALIASES[1:]
+    aliases = [one for one in (ALIASES if name == "TransformerSpec" else ALIASES[1:]) if one not in found]
     data += struct.pack("<I", len(aliases))
     for alias in aliases:
         data += text(alias) + text("decoder/embeddings/weight")
@@ -164,7 +164,7 @@ def test_a_sentencepiece_model_beside_it_gets_its_ids(xformc: CommandLine, tmp_p
         ({"encoder/position_encodings/encodings": np.int8(1)}, {}, "has no matrix encoder/position_encodings"),
         ({}, {"add_source_bos": True}, "sources with a begin token are not imported"),
         ({}, {"eos_token": "stop"}, "eos_token: stop must have one id"),
-        ({}, {"decoder_start_token": None}, "decoder_start_token: None must have one id"),
+        ({}, {"decoder_start_token": None}, "decoder_start_token must be a token of the vocabulary, found None"),
     ],
 )
 def test_what_is_not_supported_is_refused_by_name(
@@ -198,9 +198,36 @@ def test_damaged_files_are_refused(xformc: CommandLine, tmp_path: Path) -> None:
     assert "is a Wav2Vec2Spec; imported are Tr" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
     write_model(folder, variables(), add_source_eos=False)
     (folder / "shared_vocabulary.json").write_text(json.dumps([*TOKENS, "a"]))
-    assert "must be a list of tokens, each once" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    found = mistake(xformc("import", folder, "-o", tmp_path / "run"))
+    assert "the vocabulary of the source has 13 tokens, and the model 12" in found
+    (folder / "shared_vocabulary.json").write_text(json.dumps([*TOKENS[:-1], 7]))
+    assert "must be a list of tokens" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
     (folder / "shared_vocabulary.json").unlink()
     assert "there is no vocabulary of the source" in mistake(xformc("import", folder, "-o", tmp_path / "run"))
+
+
+def test_a_token_that_is_there_again_has_the_first_id(xformc: CommandLine, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", variables())
+    (folder / "shared_vocabulary.json").unlink()
+    (folder / "shared_vocabulary.txt").write_text("\n".join([*TOKENS[:-1], "b"]) + "\n")
+    done(xformc, "import", folder, "-o", tmp_path / "run")
+    special = load_spec(tmp_path / "run" / "spec.yaml").inputs["source"].special
+    vocabulary = open_vocabulary(tmp_path / "run" / "tokenizer.json", len(TOKENS), special)
+    assert vocabulary.encode("a b") == [4, 5]
+
+
+def test_numbers_that_are_not_said_are_ctranslate2s(xformc: CommandLine, tmp_path: Path) -> None:
+    """Also where the other side says them: eight heads, ReLU, scaled embeddings, and norms before."""
+    found = variables()
+    for side in ("encoder", "decoder"):
+        for name in ("num_heads", "activation", "scale_embeddings"):
+            del found[f"{side}/{name}"]
+    done(xformc, "import", write_model(tmp_path / "model", found), "-o", tmp_path / "run")
+    spec, text = load_spec(tmp_path / "run" / "spec.yaml"), (tmp_path / "run" / "spec.yaml").read_text()
+    assert {**spec.sizes}["heads"] == 8 and "silu" not in text and "Token embeddings plus" not in text
+    del found["decoder/pre_norm"]
+    message = mistake(xformc("import", write_model(tmp_path / "model", found), "-o", tmp_path / "other"))
+    assert "decoder.pre_norm: 1 differs from encoder.pre_norm" in message
 
 
 LIMITS: Any = {"max_length_factor": 0, "max_length_offset": 12, "min_length": 0}

@@ -66,7 +66,15 @@ def stored(origin: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(folder: Path, found: Mapping[str, Any], **config: Any) -> Path:
-    write_model(folder, found, "WhisperSpec", suppress_ids=[3, 19], suppress_ids_begin=[18, 2], **config)
+    write_model(
+        folder,
+        found,
+        "WhisperSpec",
+        layer_norm_epsilon=None,
+        suppress_ids=[3, 19],
+        suppress_ids_begin=[18, 2],
+        **config,
+    )
     (folder / "shared_vocabulary.json").unlink()
     (folder / "vocabulary.json").write_text(json.dumps(TOKENS))
     return folder
@@ -105,6 +113,20 @@ WRONG: list[tuple[dict[str, Any], dict[str, Any], Any, str]] = [
     ({"decoder/layer_0/attention/linear_1/bias": np.ones(15, np.float32)}, {}, TOKENS, "15 rows, which are no 2 maps"),
     ({}, {"suppress_ids": ["a"]}, TOKENS, "suppress_ids must be a list of token ids"),
     ({}, {}, TOKENS[:-1], "its vocabulary lacks <|startoftranscript|>"),
+    ({}, {"layer_norm_epsilon": 1e-6}, TOKENS, "layer_norm_epsilon must be 1e-05"),
+    (
+        {"decoder/layer_0/self_attention/queries_scale": np.float32(2)},
+        {},
+        TOKENS,
+        "layer_0/self_attention/queries_scale is 2",
+    ),
+    ({"decoder/scale_outputs": np.int8(1)}, {}, TOKENS, "decoder/scale_outputs is 1"),
+    (
+        {"decoder/projection/weight": np.zeros((3, 3), np.float32)},
+        {},
+        TOKENS,
+        "must have the numbers of the embeddings",
+    ),
     ({}, {}, ["more", *TOKENS], "its vocabulary has 21 tokens, and the model 20"),
     ({}, {}, {"a": 1}, "must be a list of tokens"),
     ({}, {}, None, "there is neither vocabulary.json nor vocabulary.txt"),

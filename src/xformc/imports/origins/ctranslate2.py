@@ -38,6 +38,10 @@ NEVER = -1e4
 """The logit of a padding that the model lacks, whose probability is then 0 in float32."""
 
 
+_UNSAID: Mapping[str, Scalar] = {"num_heads": 8, "activation": 0, "pre_norm": 1}
+"""What CTranslate2 takes for numbers that a side of a model does not say."""
+
+
 @dataclass(frozen=True)
 class _Tokens:
     """The tokens of both sides by id, and the special ones.
@@ -75,6 +79,10 @@ def _read(path: Path, table: Path | None) -> Origin:
     values |= {"vocab_size": tokens.size, "pad": tokens.pad, "begin": tokens.begin, "end": tokens.end}
     values["unknown"] = tokens.unknown
     values["source_ends"] = tokens.ends
+    for side, name in EMBEDDINGS.items():
+        if tensors[name].shape[0] != len(tokens.names[side]):
+            what = f"the vocabulary of the {side} has {len(tokens.names[side]):,} tokens"
+            raise UserError(f"{what}, and the model {tensors[name].shape[0]:,}", place=place)
     tensors = _extended(tensors, tokens) if tokens.added else tensors
     values["projection_bias"] = BIAS in tensors
     special = {tokens.unknown: "<unk>", tokens.end: "</s>", tokens.pad: "<pad>"}
@@ -97,11 +105,14 @@ def _options(numbers: Mapping[str, int | float], tensors: Mapping[str, Stored], 
     inside = [name for name in numbers if "/layer_" in name]
     if inside:
         raise UserError(f"has layers with options, which are not imported: {', '.join(inside[:8])}", place=place)
-    found: dict[str, Scalar] = {name.replace("/", "."): one for name, one in numbers.items()}
+    sides, found = ("encoder", "decoder"), dict[str, Scalar]()
+    for side in sides:
+        found |= {f"{side}.{name}": value for name, value in _UNSAID.items()}
+    found |= {name.replace("/", "."): one for name, one in numbers.items()}
     width = tensors[EMBEDDINGS["target"]].shape[-1] if EMBEDDINGS["target"] in tensors else 1
-    for side in ("encoder", "decoder"):
+    for side in sides:
         name = f"{side}/scale_embeddings"
-        found[f"{side}.scale_embeddings"] = scaled(numbers.get(name, 0), width, place, name)
+        found[f"{side}.scale_embeddings"] = scaled(numbers.get(name, 1), width, place, name)
     return found
 
 
@@ -149,7 +160,9 @@ def _tokens(folder: Path, config: Mapping[str, object], *, zero_start: bool) -> 
         raise UserError(f"there is no vocabulary of the {missing[0]}", place=str(folder))
 
     def number(key: str, *sides: str) -> int:
-        name = str(config.get(key))
+        name = config.get(key)
+        if not isinstance(name, str):
+            raise UserError(f"{key} must be a token of the vocabulary, found {str(name)[:60]}", place=place)
         found = {names[side].index(name) if name in names[side] else -1 for side in sides}
         if len(found) > 1 or -1 in found:
             raise UserError(f"{key}: {name[:60]} must have one id, the same in both vocabularies", place=place)

@@ -17,6 +17,7 @@ from xformc.errors import UserError
 from xformc.format.manifest import TOKENIZER_BYTES
 from xformc.imports.checkpoint import Array, Stored
 from xformc.imports.json_file import read_json
+from xformc.imports.tokenizers import unused_name
 
 MODEL, CONFIG = "model.bin", "config.json"
 PADDINGS = ("<pad>", "<blank>")
@@ -79,20 +80,26 @@ def read_options(folder: Path) -> Mapping[str, object]:
 
 
 def read_vocabulary(folder: Path, name: str) -> list[str]:
-    """The tokens in `name.json` or `name.txt` by id; none without either. Raises: UserError for no list of texts."""
+    """The tokens in `name.json` or `name.txt` by id; none without either. One that is there again has the first id, and
+    another name. Raises: UserError for no list of texts."""
     path, lines = folder / f"{name}.json", folder / f"{name}.txt"
     if path.is_file():
         content: object = read_json(path, TOKENIZER_BYTES, "a vocabulary", lambda found: found)
         items = cast(list[object], content) if isinstance(content, list) else []
         names = [item for item in items if isinstance(item, str)]
-        if not names or len(set(names)) < len(items):
-            raise UserError("must be a list of tokens, each once", place=str(path))
-        return names
+        if not names or len(names) < len(items):
+            raise UserError("must be a list of tokens", place=str(path))
+        return _each_once(names)
     if not lines.is_file():
         return []
     if lines.stat().st_size > TOKENIZER_BYTES:
         raise UserError(f"larger than {TOKENIZER_BYTES:,} bytes", place=str(lines))
-    return lines.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n")
+    return _each_once(lines.read_text(encoding="utf-8", errors="replace").rstrip("\n").split("\n"))
+
+
+def _each_once(names: list[str]) -> list[str]:
+    first = {name: number for number, name in reversed([*enumerate(names)])}
+    return [name if first[name] == number else unused_name(number) for number, name in enumerate(names)]
 
 
 def scalars(options: Mapping[str, object]) -> dict[str, Scalar]:

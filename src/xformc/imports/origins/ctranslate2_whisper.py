@@ -62,8 +62,13 @@ _OPTIONS: Mapping[str, int] = {
     "decoder/alibi": 0,
     "decoder/scale_embeddings": 0,
     "decoder/start_from_zero_embedding": 0,
+    "decoder/scale_outputs": 0,
 }
 """The numbers of every Whisper."""
+
+EPSILON = 1e-5
+_PROJECTION, TIED = "decoder/projection/weight", 2
+"""The matrix that is the same as that of the embeddings."""
 
 _KEY = "k_proj"
 """The map without a bias: CTranslate2 stores zeros."""
@@ -88,6 +93,8 @@ def _read(path: Path, table: Path | None) -> Origin:
     for key, name in (("suppress_tokens", "suppress_ids"), ("begin_suppress_tokens", "suppress_ids_begin")):
         values |= {f"{key}.{index}": token for index, token in enumerate(_ids(config, name, folder))}
     _check_options(numbers, place)
+    if config.get("layer_norm_epsilon") not in (None, EPSILON):
+        raise UserError(f"layer_norm_epsilon must be {EPSILON:g}, as Whisper's is", place=str(folder / CONFIG))
     family = find_family(FAMILY) if table is None else load_family(table)
     return Origin(place, values, family, lambda _: tensors, find_tokenizer(folder))
 
@@ -104,6 +111,8 @@ def _ids(config: Mapping[str, object], name: str, folder: Path) -> list[int]:
 def _check_options(numbers: Mapping[str, int | float], place: str) -> None:
     """Raises: UserError for numbers that say another computation than Whisper's."""
     wrong = [f"{name} is {numbers[name]:g}" for name, usual in _OPTIONS.items() if numbers.get(name, usual) != usual]
+    wrong += [f"{name} is {one:g}" for name, one in numbers.items() if "/layer_" in name]
+    wrong += [f"{side}/num_heads is not there" for side in SIDES if f"{side}/num_heads" not in numbers]
     if wrong:
         raise UserError(f"is no Whisper as it is published: {', '.join(wrong)}", place=place)
 
@@ -168,8 +177,11 @@ def _tensors(stored: Mapping[str, Stored], place: str) -> dict[str, Stored]:
             found |= {f"{start}.{owner}.{own}.{kind}": part for own, part in zip(maps, parts, strict=True)}
         elif inner in _RENAMED:
             found[f"{start}.{_RENAMED[inner]}"] = one
-        elif name not in ("decoder/projection/weight", "decoder/alignment_heads"):
+        elif name not in (_PROJECTION, "decoder/alignment_heads"):
             raise UserError(f"has a tensor that Whisper has not: {name[:100]}", place=place)
+    tied = [stored[name].read() for name in (_PROJECTION, "decoder/embeddings/weight") if name in stored]
+    if len(tied) == TIED and not np.array_equal(*tied):
+        raise UserError(f"{_PROJECTION} must have the numbers of the embeddings, to which Whisper ties it", place=place)
     for name in [name for name in found if name.endswith(f"{_KEY}.bias")]:
         if np.any(found.pop(name).read()):
             raise UserError(f"{name} is not 0, as Whisper's is", place=place)

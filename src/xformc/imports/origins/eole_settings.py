@@ -64,7 +64,8 @@ def _positions(found: Values) -> None:
     if found.get("rope_config.rotary_dim") in (0, found["d_k"]):
         found.pop("rope_config.rotary_dim", None)
     normalized = "normalize" if found.get("embeddings.normalize") else "nothing"
-    found["embed"] = "sinusoids" if kind in SINUSOIDS else normalized
+    sinusoids = "sinusoids scaled again" if found.get("embeddings.normalize") else "sinusoids"  # refused
+    found["embed"] = sinusoids if kind in SINUSOIDS else normalized
     limits = {"Learned": found.get("embeddings.n_positions"), "Rotary": found.get("max_position_embeddings")}
     limit = limits.get(str(kind))
     found["max_length"] = min(max(2, limit), MOST_LENGTH) if isinstance(limit, int) else USUAL_LENGTH

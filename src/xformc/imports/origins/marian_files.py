@@ -2,7 +2,7 @@
 
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from math import prod
@@ -114,7 +114,7 @@ def read_words(content: bytes, place: str) -> list[tuple[str, str]]:
     Raises: UserError if it is none.
     """
     with _reading(place):
-        root = yaml.compose(content.decode(), Loader=yaml.BaseLoader)
+        root: object = cast(Any, yaml).compose(content.decode(), Loader=yaml.BaseLoader)
         pairs: list[tuple[Any, Any]] = root.value if isinstance(root, yaml.MappingNode) else []
     if not pairs or not all(isinstance(node, yaml.ScalarNode) for pair in pairs for node in pair):
         raise UserError("must map words to ids", place=place)
@@ -122,7 +122,7 @@ def read_words(content: bytes, place: str) -> list[tuple[str, str]]:
 
 
 @contextmanager
-def _reading(place: str) -> Iterator[None]:
+def _reading(place: str) -> Generator[None]:
     """Within it, whatever YAML raises is a UserError."""
     try:
         yield
