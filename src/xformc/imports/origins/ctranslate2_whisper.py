@@ -67,7 +67,7 @@ _OPTIONS: Mapping[str, int] = {
 """The numbers of every Whisper."""
 
 EPSILON = 1e-5
-_PROJECTION, TIED = "decoder/projection/weight", 2
+_PROJECTION = "decoder/projection/weight"
 """The matrix that is the same as that of the embeddings."""
 
 _KEY = "k_proj"
@@ -179,8 +179,8 @@ def _tensors(stored: Mapping[str, Stored], place: str) -> dict[str, Stored]:
             found[f"{start}.{_RENAMED[inner]}"] = one
         elif name not in (_PROJECTION, "decoder/alignment_heads"):
             raise UserError(f"has a tensor that Whisper has not: {name[:100]}", place=place)
-    tied = [stored[name].read() for name in (_PROJECTION, "decoder/embeddings/weight") if name in stored]
-    if len(tied) == TIED and not np.array_equal(*tied):
+    projection, table = (stored.get(name) for name in (_PROJECTION, "decoder/embeddings/weight"))
+    if projection is not None and table is not None and not np.array_equal(projection.read(), table.read()):
         raise UserError(f"{_PROJECTION} must have the numbers of the embeddings, to which Whisper ties it", place=place)
     for name in [name for name in found if name.endswith(f"{_KEY}.bias")]:
         if np.any(found.pop(name).read()):
