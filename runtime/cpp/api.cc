@@ -63,7 +63,8 @@ xformc_status report_exception(xformc_error** error) {
   } catch (const std::length_error&) {
     throw std::bad_alloc();
   } catch (const std::exception& failure) {
-    return report(error, XFORMC_INTERNAL_ERROR, failure.what(), "", "please report this");
+    return report(error, XFORMC_INTERNAL_ERROR, failure.what(), "",
+                  "please report this, unless the caller's function threw it");
   } catch (...) {
     return report(error, XFORMC_INTERNAL_ERROR, "an unknown exception", "", "did the caller's function throw it?");
   }

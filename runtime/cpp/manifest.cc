@@ -162,6 +162,7 @@ SearchOptions read_search(const Document& document, const char* beam_size) {
   options.max_length_offset = document.integer("max_length_offset", 0, MAX_OFFSET);
   options.controls = read_controls(document);
   options.biases_prefixes = document.has("prefix_bias");
+  if (options.biases_prefixes) document.number("prefix_bias", 0, MAX_BIAS);
   options.edits = read_edits(document);
   return options;
 }

@@ -39,7 +39,7 @@ struct SpecialTokens {
 constexpr const char *SCORES = "scores.onnx", *ALIGNMENTS = "alignments.onnx";
 constexpr const char *PROMPT = "prompt.onnx", *CONTINUE = "continue.onnx";
 
-constexpr double MAX_PENALTY = 100, MAX_LENGTH_PENALTY = 10, MAX_FACTOR = 100, MAX_TEMPERATURE = 100,
+constexpr double MAX_PENALTY = 100, MAX_LENGTH_PENALTY = 10, MAX_BIAS = 0.999, MAX_FACTOR = 100, MAX_TEMPERATURE = 100,
                  MAX_PATIENCE = 100;
 constexpr int64_t MAX_GROUPS = 1024;
 constexpr double MIN_REPETITION = 0.01;
