@@ -79,7 +79,7 @@ class Session:
         if workers == self.workers:
             return self
         with self._opening:
-            self._require_open()
+            self.require_open()
             if workers not in self._shared:
                 of_text = None if self.of_text is None else self.of_text.shared_by(workers)
                 made = (self._make, self._outputs, self._place, workers, of_text, self.vocabularies)
@@ -91,7 +91,7 @@ class Session:
         if file not in self._open_others:
             return None
         with self._opening:
-            self._require_open()
+            self.require_open()
             key = file, self.workers
             if key not in self._beside:
                 self._beside[key] = self._open_others[file](self.workers)
@@ -103,7 +103,7 @@ class Session:
         return getattr(self._executor, "metadata", {})
 
     def close(self) -> None:
-        """Free the model and its memory. Running calls finish normally; later calls raise UserError."""
+        """Free the model and its memory. The model finishes what it computes; later calls raise UserError."""
         with self._opening:
             self._ended.set()  # of the twins, too
             opened = [*self._shared.values(), *self._beside.values()]
@@ -117,19 +117,15 @@ class Session:
 
     def stoppable(self) -> "Session":
         """Return this session with a `stop` of its own, which ends the calls made through it. Raises: UserError."""
-        self._require_open()
+        self.require_open()
         same = self._twin(onnx_runtime().RunOptions())
         if self.of_text is not None:
             same.of_text = self.of_text._twin(same._options)
         return same
 
-    @property
-    def closed(self) -> bool:
-        """Whether it was closed, or the session that it is a `stoppable` one of."""
-        return self._ended.is_set()
-
-    def _require_open(self) -> None:
-        if self.closed:
+    def require_open(self) -> None:
+        """Raises: UserError if the session is closed, or the one that it is a `stoppable` one of."""
+        if self._ended.is_set():
             _refuse(self.workers)
 
     def _twin(self, options: Any) -> "Session":
@@ -147,6 +143,7 @@ class Session:
 
         Raises: UserError if the computation fails, or if an output is not as `expected` or is NaN; StoppedError.
         """
+        self.require_open()
         try:
             results = list(self._executor.run(feeds, self._options))
         except UserError:

@@ -136,10 +136,8 @@ def rounds(  # noqa: PLR0913 (each is an option)
     """
     default, begun = opening.default if times is None else (), (*special.begun, *prompt)
     asked, prefix = len(prefix), prefix or default
-    scaled = np.float32(options.max_length_factor) * np.float32(positions)
-    limit = max(1, int(np.floor(scaled)) + options.max_length_offset, asked)
     room = (sum(map(len, phrases)) + 1 if phrases else 0, 0 if language is None else language.room)
-    limit = max([limit, *(len(prefix) + tokens for tokens in room if tokens)])
+    limit = max([length_limit(positions, options, asked), *(len(prefix) + tokens for tokens in room if tokens)])
     limit = limit if longest is None else min(limit, longest - max(0, len(begun) - 1))
     least = 0 if {*special.end} & {*prefix} else options.min_length or 0
     unscored = replace(opening, default=default).given(prefix, special.end)
@@ -163,6 +161,12 @@ def rounds(  # noqa: PLR0913 (each is an option)
     pairs = [(one, other) for one, other in pairwise(pool) if one.tokens != other.tokens]
     gaps += [float(np.float32(one.score) - np.float32(other.score)) for one, other in pairs]
     return Found(tuple(pool), tuple(gap / size for gap in gaps), size)
+
+
+def length_limit(positions: int, options: SearchOptions, begun: int) -> int:
+    """The most tokens of a text of a source with so many positions, of which a call gives the first `begun`."""
+    scaled = np.float32(options.max_length_factor) * np.float32(positions)
+    return max(1, int(np.floor(scaled)) + options.max_length_offset, begun)
 
 
 def _alone(steps: Callable[Options, Rounds]) -> Callable[Concatenate[Scorer, Options], Found]:

@@ -16,10 +16,11 @@ from xformc.compiler.certify.head_stages import head_stages
 from xformc.compiler.certify.probes import make_probes, make_sources, source_positions
 from xformc.compiler.certify.reference_automaton import Language
 from xformc.compiler.certify.reference_edits import EDITED
-from xformc.compiler.certify.reference_search import Found, opening_of, rescore, rounds, together
+from xformc.compiler.certify.reference_search import Found, length_limit, opening_of, rescore, rounds, together
 from xformc.compiler.certify.reference_shortlist import search_scorer, searched
 from xformc.compiler.certify.sampling_stages import samples_stage
 from xformc.compiler.certify.subject import Subject
+from xformc.compiler.program import Program
 from xformc.format.certificate import Stage
 from xformc.format.inputs import Input
 from xformc.format.interfaces import PHRASES, PREFIX, START, TIMED
@@ -100,6 +101,7 @@ class _Expected:
     options: SearchOptions
     special: SpecialTokens
     found: tuple[Found, ...]
+    whole: tuple[bool, ...]  # whether the text of a source is given whole
     matching: Matching | None = None
 
     @property
@@ -139,12 +141,23 @@ def _expect(
         for source in sources
     ]
 
+    whole = tuple(_is_whole(program, source, options, special) for source in sources)
+
     def score_each(written: dict[int, NDArray[np.int64]]) -> list[NDArray[np.float32]]:
         owners = [place for place, texts in written.items() for _ in texts]
-        scored = searched(subject, [sources[place] for place in owners], np.concatenate([*written.values()]))
+        own, given = [sources[place] for place in owners], [whole[place] for place in owners]
+        scored = searched(subject, own, np.concatenate([*written.values()]), given)
         return np.split(scored, np.cumsum([len(texts) for texts in written.values()])[:-1])
 
-    return _Expected(sources, options, special, tuple(together(searches, score_each)), matching)
+    return _Expected(sources, options, special, tuple(together(searches, score_each)), whole, matching)
+
+
+def _is_whole(program: Program, source: Row, options: SearchOptions, special: SpecialTokens) -> bool:
+    """Whether a text is given whole: its prefix, which is forced, has an end token or reaches the limit."""
+    prefix = [int(token) for token in source.get(PREFIX, ())]
+    limit = length_limit(source_positions(program, source), options, len(prefix))
+    limit = limit if program.longest is None else min(limit, program.longest)
+    return not _bias(source, options) and bool({*prefix} & {*special.end} or len(prefix) >= limit)
 
 
 def _bias(source: Row, options: SearchOptions) -> float | None:
@@ -355,7 +368,8 @@ def _against(subject: Subject, expected: _Expected, result: SearchResult, row: i
             opening = opening_of(subject.program)
             opening = replace(opening, default=()) if source.get(START) == TIMED else opening
             own = replace(expected.options, prefix_bias=_bias(source, expected.options))
-            given = (search_scorer(subject, source), subject.special, tokens, own, prefix)
+            scorer = search_scorer(subject, source, whole=expected.whole[row])
+            given = (scorer, subject.special, tokens, own, prefix)
             score = rescore(*given, opening=opening, coverage=subject.coverage(source))
             if (expected.options.beam_groups or 1) > 1:  # a text does not tell which tokens earlier groups had taken
                 score = min(score, float(result.scores[row, rank]))

@@ -340,11 +340,13 @@ def allowed_by_sentence(onnx: OnnxEmitter, inputs: SearchInputs, begun: Begun) -
 
 
 def asked_of(onnx: OnnxEmitter, inputs: SearchInputs, begun: Begun) -> Asked:
-    """The tokens that calls ask for: all in a sentence with an automaton or with a whole text, which is scored and ends
-    with an end token or at the limit."""
-    special = begun.options.special
+    """The tokens that calls ask for: all in a sentence with an automaton, or whose text is given whole: its prefix,
+    which is forced, has an end token or reaches the limit."""
+    special, bias = begun.options.special, begun.options.bias
     at_limit = onnx.op("GreaterOrEqual", emit_lengths(onnx, begun.prefix, special), begun.limit)
     whole = onnx.op("Or", _emit_whole(onnx, inputs, begun.prefix, special), at_limit)
+    if bias is not None:
+        whole = onnx.op("And", whole, onnx.op("Equal", bias.share, 0.0))
     all_follow = onnx.op("Where", whole, 0, inputs.automaton_start or -1)
     return Asked(begun.prefix, special.absent, inputs.phrases, all_follow)
 

@@ -15,7 +15,8 @@ Ids encoded(const xformc_text& text, const std::string& place, bool whole, const
   const int64_t most = scored_limit(written.longest, MAX_BATCH_TOKENS).tokens;
   if (count > most) {
     throw invalid_argument(std::string("the ") + (whole ? "text" : "prefix") + " has " + grouped(count) +
-                               " tokens; this engine writes at most " + grouped(most),
+                               " tokens; this engine " + (written.longest ? "writes" : "takes") + " at most " +
+                               grouped(most),
                            place);
   }
   return ids;

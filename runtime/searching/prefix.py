@@ -119,7 +119,8 @@ def prefix_encoder(
             except UnicodeError as error:
                 raise UserError("not valid Unicode text", place=place) from error
         if len(ids) > most:
-            raise UserError(f"the {what} has {len(ids):,} tokens; this engine writes at most {most:,}", place=place)
+            verb = "takes" if written.longest is None else "writes"
+            raise UserError(f"the {what} has {len(ids):,} tokens; this engine {verb} at most {most:,}", place=place)
         return np.array(ids, np.int64)
 
     return encode

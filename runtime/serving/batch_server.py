@@ -161,7 +161,8 @@ class BatchServer(Generic[AnyReply]):
         self._process = os.getpid()
         for thread in self._threads:
             thread.start()
-        _OPEN.add(self)
+        with _OPENING:
+            _OPEN.add(self)
 
     def _enter(self, reply: AnyReply) -> AnyReply:
         """Let a text wait for a slot. Raises: UserError if the server is closed."""
@@ -170,10 +171,10 @@ class BatchServer(Generic[AnyReply]):
             raise UserError("the threads of the server are those of another process, which has forked", hint=hint)
         with self._changed:
             if self._failed is not None:
-                raise self._failed.with_traceback(None)
-            if self._closed or self._session.closed:
-                what = "server" if self._closed else "engine"
-                raise UserError(f"the {what} is closed", hint="open another one with engine.serve()")
+                raise UserError(f"the server has ended: {self._failed}") from self._failed
+            if self._closed:
+                raise UserError("the server is closed", hint="open another one with engine.serve()")
+            self._session.require_open()
             self._waiting.append(reply)
             self._changed.notify_all()
         reply.add_done_callback(self._note)
@@ -200,14 +201,16 @@ class BatchServer(Generic[AnyReply]):
             yield replies.popleft().result()
 
     def close(self, timeout: float | None = None) -> None:
-        """Cancel all texts that have not ended, and free the batches; a callback of a reply may call it, too.
+        """Cancel all texts that have not ended, and free the batches; a callback of a reply may call it, too, and does
+        not wait.
 
-        timeout: the most seconds to wait for each of its threads."""
+        timeout: the most seconds to wait for each of its threads.
+        """
         if self._process != os.getpid():
             return
         self._stop()
-        for thread in self._threads:
-            if thread is not threading.current_thread():
+        if threading.current_thread() not in self._threads:
+            for thread in self._threads:
                 thread.join(timeout)
 
     def __enter__(self) -> Self:
@@ -215,7 +218,7 @@ class BatchServer(Generic[AnyReply]):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if kind is None:
+            if kind is None and self._process == os.getpid():
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed or not (self._waiting or self._written()))
         finally:
@@ -304,18 +307,21 @@ class BatchServer(Generic[AnyReply]):
 
 
 def _settle(end: Callable[[], object]) -> None:
-    """End a reply, whose callbacks are called. What one raises, such as SystemExit, ends no thread."""
+    """End a reply, whose callbacks are called. What one raises ends no thread; after what is no Exception, such as
+    SystemExit, the later callbacks of the reply are not called."""
     try:
         end()
     except BaseException:
         logger.exception("a callback of a reply raised an exception")
 
 
-_OPEN = WeakSet[BatchServer[Any]]()
+_OPEN, _OPENING = WeakSet[BatchServer[Any]](), threading.Lock()
 
 
 @atexit.register
 def _close_all() -> None:
-    """End the threads of all servers, which Python would end within ONNX Runtime, and so the process by a signal."""
-    for server in list(_OPEN):
+    """End the threads of all servers before Python does so, which ends the process by a signal if they compute."""
+    with _OPENING:
+        servers = list(_OPEN)
+    for server in servers:
         server.close(AT_EXIT)

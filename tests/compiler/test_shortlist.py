@@ -103,7 +103,7 @@ def test_translations_have_listed_tokens_and_those_asked_for(files: Files, targe
 @pytest.mark.processor
 @pytest.mark.parametrize("target", ["portable", "native"])
 def test_scores_of_given_texts_are_among_all_tokens(files: Files, target: Target) -> None:
-    """Alone, beside searches in one batch, token by token, and in C++."""
+    """Alone, beside searches in one batch or in slots, token by token, and in C++."""
     engine = load(files.build(target), threads=1)
     found = engine.score(TEXTS, TEXTS, length_penalty=0, token_scores=True)
     for one in found:
@@ -112,9 +112,30 @@ def test_scores_of_given_texts_are_among_all_tokens(files: Files, target: Target
     searched = engine.translate(TEXTS, length_penalty=0, n_best=1)
     again = engine.score(TEXTS, [row[0].tokens for row in searched], length_penalty=0)
     assert all(one.score < row[0].score - 0.1 for one, row in zip(again, searched, strict=True))
+    plain: Any = {"length_penalty": 0, "n_best": 1}
+    whole = [one.tokens for one in found]
+    mixed = engine.translate(TEXTS * 2, prefixes=[*whole, *[[]] * len(TEXTS)], **plain)
+    alone = [*[[one] for one in found], *engine.translate(TEXTS, **plain)]
+    for row, other in zip(mixed, alone, strict=True):
+        assert (row[0].tokens, row[0].score) == (other[0].tokens, pytest.approx(other[0].score, abs=1e-5))
     if target == "native":
         others = CppEngine(files.build(target), threads=1).score(TEXTS, TEXTS, length_penalty=0)
         assert [one.score for one in others] == [one.score for one in found]
+        with engine.serve(slots=2, **plain) as server:
+            replies = [server.submit(text, prefix=tokens) for text, tokens in zip(TEXTS, whole, strict=True)]
+            assert [reply.result()[0].score for reply in replies] == [one.score for one in found]
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("target", ["portable", "native"])
+def test_a_whole_text_that_is_made_likelier_leaves_the_lists(files: Files, target: Target) -> None:
+    """They hold in a search that is free to write another text."""
+    engine = load(files.build(target), threads=1)
+    lists = [allowed(files, engine, text) for text in TEXTS]
+    outside = next(token for token in range(4, files.size) if all(token not in own for own in lists))
+    for prefix in ([outside, END], [outside] * 30):
+        for found, own in zip(engine.translate(TEXTS, prefixes=[prefix] * 5, prefix_bias=0.01), lists, strict=True):
+            assert all(set(one.tokens) <= {*own, outside} for one in found)
 
 
 @pytest.mark.processor

@@ -177,7 +177,7 @@ def test_everything_that_the_table_lacks_is_named(xformc: CommandLine, tmp_path:
         "generation.diversity_rate: 0.5 must be '-1' or '-1.0'",
         "generation.prefix_size: 1 must be '0'",
         "generation.lm_path: lm.pt must be ''",
-        "no_decoder_final_norm: true must be 'false'",
+        "without_final_norm: 1 must be '0'",
     ):
         assert f"\n  {line}\n" in found
 

@@ -164,6 +164,7 @@ def test_models_of_other_kinds_are_refused(
     ("content", "message"),
     [
         ("</s>: 0\nx: 0\n", "must map words to ids"),
+        (f"</s>: 0\nx: {'9' * 5000}\n", "must map words to ids"),
         (f"{WORDS}a: 15\nb: 16\na: 17\n", "must map words to ids, each to one of its own"),
         ("</s>: 1\n<unk>: 0\n", "must give </s> the id 0 and <unk> the id 1"),
         ("[1, 2]", "must map words to ids"),
@@ -200,7 +201,8 @@ def test_options_of_a_package_and_the_models_that_cut_its_texts(xformc: CommandL
     off = ("no-affine: false", "rnn-projection: false", "decoder-dim-ffn: 0", "decoder-ffn-depth: 0",
            "disable-position-embeddings: false", "alibi-shift: false", "attention-mask: default",
            "tied-layers: []")  # fmt: skip
-    options = OPTIONS + "".join(f"transformer-{one}\n" for one in off) + "right-left: false\nulr: false\n"
+    options = OPTIONS + "".join(f"transformer-{one}\n" for one in off) + "right-left: false\n"
+    options += "ulr: false\nulr-dim-emb: 0\nulr-trainable-transformation: false\nlemma-dim-emb: 0\n"
     folder = write_marian_npz(tmp_path / "model", marian_weights(), options)
     for side in ("source", "target"):
         train_piece_model(folder / f"{side}.spm", ["ab ba ab", "b a bb"], bos_id=-1, vocab_size=8)

@@ -176,7 +176,7 @@ def test_the_first_step_continues_the_first_hypothesis_only(isa: str) -> None:
     assert np.isfinite(scores).all()
 
 
-def test_candidates_need_a_vocabulary_of_two_tokens_a_hypothesis() -> None:
+def test_candidates_need_a_vocabulary_of_as_many_tokens() -> None:
     logits, scores = np.zeros((1, 3, 1, 5), np.float32), np.zeros((1, 3), np.float32)
     with pytest.raises(Exception, match="the beam's width needs a vocabulary of 6 tokens"):
         candidates_kernel()([logits, scores, np.array([3])])

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -171,9 +172,12 @@ def test_callbacks_end_no_server(folder: Path, caplog: pytest.LogCaptureFixture)
         sys.exit(3)
 
     with load(folder / "cpu", threads=1) as engine, engine.serve(slots=1, max_new_tokens=4) as server:
+        told = threading.Event()
+        server.submit("one").add_done_callback(lambda _: told.wait(60))
         replies = [server.submit("one") for _ in range(3)]
         for reply in replies[:2]:
             reply.add_done_callback(leave)
+        told.set()
         assert all(reply.result(timeout=60).tokens for reply in replies)
     assert caplog.text.count("a callback of a reply raised an exception") == 2
 
@@ -182,10 +186,19 @@ def test_a_server_ends_with_its_engine_and_an_interrupt(folder: Path) -> None:
     engine = load(folder / "cpu", threads=1)
     server = engine.serve(slots=1, max_new_tokens=4)
     assert server.submit("one").result().tokens
+    replies = [server.submit("one") for _ in range(500)]
     engine.close()
     with pytest.raises(UserError, match="the engine is closed"):
+        replies[-1].result(timeout=60)
+    with pytest.raises(UserError, match=r"the server has ended: .*the engine is closed"):
         server.submit("one")
     server.close()
+    with load(folder / "cpu", threads=1) as engine:
+        server = engine.serve(slots=1)
+        engine.close()
+        with pytest.raises(UserError, match="the engine is closed"):
+            server.submit("one")
+        server.close()
     with load(folder / "cpu", threads=1) as engine:
         server = engine.serve(slots=1, tokens_at_once=1, max_new_tokens=60)
         replies = [server.submit("one") for _ in range(500)]
@@ -204,6 +217,23 @@ def test_an_engine_that_is_closed_stays_closed(folder: Path) -> None:
             time.sleep(0.05)
             engine.close()
             assert all("the engine is closed" in one.result(timeout=30) for one in ended)
+
+
+def test_callbacks_of_all_batches_may_close_their_server(folder: Path) -> None:
+    with load(folder / "cpu", threads=1, workers=2) as engine:
+        server = engine.serve(slots=2, workers=2, max_new_tokens=30)
+        both = threading.Barrier(2)
+
+        def close(_: object) -> None:
+            with suppress(threading.BrokenBarrierError):
+                both.wait(5)
+            server.close()
+
+        replies = [server.submit("one") for _ in range(4)]
+        for reply in replies:
+            reply.add_done_callback(close)
+        server.close(timeout=60)
+        assert all(reply.done() for reply in replies)
 
 
 def call_until_closed(engine: Engine) -> str:
@@ -226,7 +256,8 @@ replies = [server.submit("one two") for _ in range(500)]
 time.sleep(0.1)
 {end}
 """
-    assert subprocess.run([sys.executable, "-c", lines], capture_output=True, check=False).returncode == code
+    found = subprocess.run([sys.executable, "-c", lines], capture_output=True, check=False, timeout=120)
+    assert found.returncode == code, found.stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
@@ -238,6 +269,8 @@ from xformc.errors import UserError
 server = xformc.load({str(folder / "cpu")!r}, threads=1).serve(slots=2)
 if os.fork() == 0:
     try:
+        with server:
+            pass
         server.submit("one")
     except UserError as error:
         server.close()

@@ -76,6 +76,9 @@ def _compared(tokenizer: Any, name: str, vocabulary: Vocabulary, text: str) -> s
     ours = vocabulary.encode(text)
     if ours == theirs:
         return None
-    place = next((i for i, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other), len(ours))
+    place = next(
+        (i for i, (one, other) in enumerate(zip(ours, theirs, strict=False)) if one != other),
+        min(len(ours), len(theirs)),
+    )
     here = slice(max(0, place - 1), place + 3)
     return f"{text[:40]!r} has the tokens {ours[here]} where transformers has {theirs[here]}"

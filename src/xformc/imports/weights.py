@@ -138,6 +138,9 @@ def unlike_copies(family: Family, config: Config, stored: Mapping[str, Stored]) 
         if row is None or row.source not in stored or row.source == name:
             continue
         copy, original = stored[name], stored[row.source]
+        if not {copy.kind, original.kind} <= {*READABLE}:
+            unlike.append(name)
+            continue
         if copy.shape != original.shape or not np.array_equal(copy.read(), original.read()):
             unlike.append(name)
     return unlike

@@ -37,7 +37,6 @@ PROJECTION, BIAS = "decoder/projection/weight", "decoder/projection/bias"
 NEVER = -1e4
 """The logit of a padding that the model lacks, whose probability is then 0 in float32."""
 
-
 _UNSAID: Mapping[str, Scalar] = {"num_heads": 8, "activation": 0, "pre_norm": 1}
 """What CTranslate2 takes for numbers that a side of a model does not say."""
 

@@ -46,6 +46,7 @@ OF_TRAINING = (
     "transformer_aan",
     "transformer_dim_aan",
     "dec_cell_",
+    "ulr_",
 )
 """How the options begin that may change what a model computes, and those among them that do not."""
 

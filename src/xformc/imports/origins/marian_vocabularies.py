@@ -1,5 +1,6 @@
-"""Reads Marian's vocabularies: SentencePiece models, or dictionaries in YAML of words that are between spaces."""
+"""Reads Marian's vocabularies: SentencePiece models, or dictionaries in YAML of their pieces or of words."""
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -10,7 +11,7 @@ from xformc.imports.origins.marian_files import read_words
 from xformc.imports.origins.subwords import json_files, words
 from xformc.imports.tokenizers import MOST_PIECES, SIDES, ForeignTokenizer, renumbered
 
-UNKNOWN = 1
+UNKNOWN, ID = 1, re.compile("[0-9]{1,9}")
 
 
 def marian_tokenizer(named: object, folder: Path, place: str) -> ForeignTokenizer | None:
@@ -54,7 +55,7 @@ def _renumbered(pieces: Mapping[str, Path], files: list[Path]) -> ForeignTokeniz
 
 def _ids(file: Path) -> Mapping[str, int]:
     found = read_words(file.read_bytes(), str(file))
-    ids = {word: int(number) for word, number in found if number.isascii() and number.isdigit()}
+    ids = {word: int(number) for word, number in found if ID.fullmatch(number)}
     if len(ids) < len(found) or len(set(ids.values())) < len(ids) or max(ids.values()) >= MOST_PIECES:
         raise UserError("must map words to ids, each to one of its own", place=str(file))
     if (ids.get("</s>"), ids.get("<unk>")) != (0, UNKNOWN):
