@@ -165,6 +165,11 @@ def test_texts_are_cancelled_at_any_time(folder: Path) -> None:
             server.submit("one")
 
 
+def held(server: Any) -> Any:
+    """A block in which the server's threads take no text."""
+    return server._changed
+
+
 def test_callbacks_end_no_server(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Not even by what ends a thread."""
 
@@ -172,12 +177,10 @@ def test_callbacks_end_no_server(folder: Path, caplog: pytest.LogCaptureFixture)
         sys.exit(3)
 
     with load(folder / "cpu", threads=1) as engine, engine.serve(slots=1, max_new_tokens=4) as server:
-        told = threading.Event()
-        server.submit("one").add_done_callback(lambda _: told.wait(60))
-        replies = [server.submit("one") for _ in range(3)]
-        for reply in replies[:2]:
-            reply.add_done_callback(leave)
-        told.set()
+        with held(server):
+            replies = [server.submit("one") for _ in range(3)]
+            for reply in replies[:2]:
+                reply.add_done_callback(leave)
         assert all(reply.result(timeout=60).tokens for reply in replies)
     assert caplog.text.count("a callback of a reply raised an exception") == 2
 
@@ -200,12 +203,21 @@ def test_a_server_ends_with_its_engine_and_an_interrupt(folder: Path) -> None:
             server.submit("one")
         server.close()
     with load(folder / "cpu", threads=1) as engine:
-        server = engine.serve(slots=1, tokens_at_once=1, max_new_tokens=60)
-        replies = [server.submit("one") for _ in range(500)]
-        timer = threading.Timer(0.2, signal.raise_signal, [signal.SIGINT])
+        server, waits = engine.serve(slots=1, max_new_tokens=4), threading.Event()
+
+        def interrupt(_: object) -> None:
+            """While the server waits for this callback, and the main thread for the server."""
+            waits.wait(60)
+            time.sleep(0.1)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            time.sleep(0.1)
+
+        with held(server):
+            server.submit("one").add_done_callback(interrupt)
+            replies = [server.submit("one") for _ in range(200)]
         with pytest.raises(KeyboardInterrupt), server:
-            timer.start()
-        assert replies[-1].cancelled() and all(reply.done() for reply in replies)
+            waits.set()
+        assert all(reply.done() for reply in replies) and replies[-1].cancelled()
 
 
 def test_an_engine_that_is_closed_stays_closed(folder: Path) -> None:
@@ -229,9 +241,11 @@ def test_callbacks_of_all_batches_may_close_their_server(folder: Path) -> None:
                 both.wait(5)
             server.close()
 
-        replies = [server.submit("one") for _ in range(4)]
-        for reply in replies:
-            reply.add_done_callback(close)
+        with held(server):
+            replies = [server.submit("one") for _ in range(2)]
+            for reply in replies:
+                reply.add_done_callback(close)
+        assert replies[0].result(timeout=60).tokens or replies[1].result(timeout=60).tokens
         server.close(timeout=60)
         assert all(reply.done() for reply in replies)
 
