@@ -238,6 +238,25 @@ def test_an_interrupt_is_exit_code_130(copy_engine: Path) -> None:
     assert finish(process) == (130, "interrupted\n")
 
 
+def test_an_interrupt_waits_for_a_module_that_is_imported(tmp_path: Path) -> None:
+    """Whose own code might end the process: PyTorch's does."""
+    lines = ["import time", "print('begun', flush=True)", "time.sleep(1)", "print('ended', flush=True)"]
+    (tmp_path / "slow.py").write_text("\n".join(lines))
+    work = "def work():\n    import slow, time\n    time.sleep(20)\n"
+    start = f"import xformc.cli, xformc.__main__\n{work}xformc.cli.main = work\nxformc.__main__.main()"
+    process = subprocess.Popen[bytes](
+        [sys.executable, "-c", start],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout is not None and process.stdout.readline() == b"begun\n"
+    process.send_signal(signal.SIGINT)
+    assert process.stdout.readline() == b"ended\n"
+    assert finish(process) == (130, "interrupted\n")
+
+
 def test_an_interrupt_does_not_wait_for_the_batches_under_way(endless_engine: Path) -> None:
     options = ("--workers", "2", "--max-batch-tokens", "1")
     process = spawn("translate", endless_engine, *options, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
