@@ -1,10 +1,13 @@
 """Models of CTranslate2 find the same translations, and what its classes cannot say is refused by name."""
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import CommandLine, listing, mistake
+from safetensors.numpy import load_file
 from small_specs import small_text
 
 from tests.exports.test_hugging_face import done, write_run
@@ -36,6 +39,25 @@ def test_ctranslate2_translates_an_imported_model_the_same(xformc: CommandLine, 
         assert engine.tokenizer.pieces("target", tokens) == its.hypotheses[0]
     assert_prefixes_bias_alike(engine, peer, texts, pieces)
     assert_alternatives_are_the_same(engine, peer, texts, pieces)
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_sources_end_as_the_model_says(xformc: CommandLine, tmp_path: Path, ends: bool) -> None:
+    """Weights without biases are written, too."""
+    ctranslate2: Any = pytest.importorskip("ctranslate2")
+    text = "extends: transformer_base\nsizes: {layers: 1, d_model: 16, heads: 2, d_ff: 24, vocabulary: 99}\n"
+    text += "defaults: {linear: {bias: false}}\n"
+    text += f"inputs: {{source: {{tokens: vocabulary, ends: {str(ends).lower()}}}}}\n"
+    run = write_run(tmp_path / "run", text)
+    done(xformc, "export", "ct2", run, "-o", tmp_path / "peer")
+    assert json.loads((tmp_path / "peer" / "config.json").read_text())["add_source_eos"] is ends
+    done(xformc, "import", tmp_path / "peer", "-o", tmp_path / "again")
+    again = load_file(tmp_path / "again" / "weights.safetensors")
+    first = load_file(run / "weights.safetensors")
+    for path in ("encoder/0/self_attention/output/weight", "decoder/0/cross_attention/query/weight"):
+        np.testing.assert_array_equal(again[path], first[path])
+    translator = ctranslate2.Translator(str(tmp_path / "peer"), intra_threads=1)
+    assert translator.translate_batch([["▁a"]], beam_size=2)[0].hypotheses
 
 
 @pytest.mark.processor

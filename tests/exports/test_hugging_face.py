@@ -2,18 +2,21 @@
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import yaml
 from command_line import CommandLine, listing, mistake
 from safetensors.numpy import load_file
 from safetensors.torch import load_file as load_tensors
 from small_specs import small_text
 from tiny_engine import train_tokenizer
 
+from tests.imports.fairseq_files import SIZE, write_fairseq
 from tests.imports.foreign import FAMILIES, GPT2, LLAMA, ROUNDED, write_foreign
 from tests.imports.test_tokenizers import TEXTS, train_piece_model, write_byte_pairs, write_marian
 from xformc.compiler.backends.torch.module import TorchModule
@@ -60,14 +63,108 @@ def test_an_export_of_an_import_is_its_origin(xformc: CommandLine, tmp_path: Pat
     assert (first.decode, first.inputs) == (second.decode, second.inputs)
 
 
+CONFIG, GENERATION = "config.json", "generation_config.json"
+
+
+def written(folder: Path, name: str) -> dict[str, Any]:
+    return json.loads((folder / name).read_text())
+
+
+def test_several_end_tokens_and_bans_come_along(xformc: CommandLine, tmp_path: Path) -> None:
+    bans = {"suppress_tokens": [5, 6], "repetition_penalty": 1.5, "no_repeat_ngram_size": 2}
+    write_foreign(tmp_path / "model", {**LLAMA, "eos_token_id": [5, 7, 9]})
+    (tmp_path / "model" / GENERATION).write_text(json.dumps({**bans, "max_new_tokens": 9}))
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back")
+    assert written(tmp_path / "back", CONFIG)["eos_token_id"] == [5, 7, 9]
+    found = written(tmp_path / "back", GENERATION)
+    assert found["eos_token_id"] == [5, 7, 9] and {**found, **bans, "max_new_tokens": 9} == found
+    done(xformc, "import", tmp_path / "back", "-o", tmp_path / "again")
+    one, two = (load_spec(tmp_path / name / "spec.yaml") for name in ("run", "again"))
+    assert (one.inputs, one.decode) == (two.inputs, two.decode)
+
+
+def test_what_is_not_written_of_a_search_is_named(xformc: CommandLine, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", small_text("gpt"))
+    content = yaml.safe_load((run / "spec.yaml").read_text())
+    content.setdefault("decode", {})["sample"] = {"temperature": 0.5}
+    (run / "spec.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
+    assert "sampling there has another temperature" in done(xformc, "export", "hf", run, "-o", tmp_path / "model")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("kind", "labels"), [("multi_label_classification", 3), ("regression", 2)])
+def test_labels_are_of_the_kind_that_the_config_says(
+    xformc: CommandLine, tmp_path: Path, kind: str, labels: int
+) -> None:
+    names = {str(index): f"l{index}" for index in range(labels)}
+    settings = {"architectures": ["BertForSequenceClassification"], "problem_type": kind, "id2label": names}
+    write_foreign(tmp_path / "model", {**FAMILIES["bert"], **settings})
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    (result,) = load_spec(tmp_path / "run" / "spec.yaml").results
+    if kind == "regression":
+        assert result.kind == "numbers"
+        assert "results: numbers here, labels in" in mistake(
+            xformc("export", "hf", tmp_path / "run", "-o", tmp_path / "back", "--family", "bert")
+        )
+        return
+    assert result.settings["several"] is True
+    done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back")
+    assert written(tmp_path / "back", CONFIG)["problem_type"] == kind
+
+
+def test_vectors_that_are_normalized_and_not_pooled_are_refused(xformc: CommandLine, tmp_path: Path) -> None:
+    write_foreign(tmp_path / "model", FAMILIES["distilbert"])
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    spec = tmp_path / "run" / "spec.yaml"
+    content = yaml.safe_load(spec.read_text())
+    content["results"]["states"]["normalize"] = True
+    spec.write_text(yaml.safe_dump(content, sort_keys=False))
+    found = mistake(xformc("export", "hf", tmp_path / "run", "-o", tmp_path / "back", "--family", "distilbert"))
+    assert "normalized vectors of each position cannot be said" in found and not (tmp_path / "back").exists()
+
+
+def test_null_stays_null(xformc: CommandLine, tmp_path: Path) -> None:
+    """A config with `sliding_window: null` is another model than one without this key."""
+    write_foreign(tmp_path / "model", {**FAMILIES["mistral"], "sliding_window": None})
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back", "--family", "mistral")
+    assert written(tmp_path / "back", CONFIG)["sliding_window"] is None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_tokenizer_without_a_template_gets_one(xformc: CommandLine, tmp_path: Path) -> None:
+    """It may lack what transformers needs, too, as those made from fairseq's dictionaries do."""
+    transformers: Any = pytest.importorskip("transformers")
+    write_fairseq(tmp_path / "model")
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "back")
+    special = load_spec(tmp_path / "run" / "spec.yaml").inputs["source"].special
+    ours = open_vocabulary(tmp_path / "run" / "tokenizer.json", SIZE, special)
+    for text in ("low lower", "new the", ""):
+        assert theirs(text).input_ids == ours.surround(ours.encode(text))
+
+
+@pytest.mark.parametrize(("licence", "line"), [("mit", "mit"), ("no", '"no"'), ("1.0", '"1.0"')])
+def test_a_licence_is_text(xformc: CommandLine, tmp_path: Path, licence: str, line: str) -> None:
+    write_foreign(tmp_path / "model", GPT2)
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back", "--licence", licence)
+    assert f"\nlicense: {line}\n" in (tmp_path / "back" / "README.md").read_text()
+
+
 @pytest.mark.parametrize("kind", ["float16", "bfloat16"])
 def test_weights_are_stored_as_asked(xformc: CommandLine, tmp_path: Path, kind: str) -> None:
     write_foreign(tmp_path / "model", GPT2)
     done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
-    done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back", "--precision", kind, "--licence", "mit")
+    options = ("--precision", kind, "--licence", "mit")
+    if find_spec("transformers") is not None:
+        options = (*options, "--replay")
+    done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back", *options)
     card = (tmp_path / "back" / "README.md").read_text()
     assert card.startswith("---\nlibrary_name: transformers\nlicense: mit\npipeline_tag: text-generation\n")
-    assert "| family | gpt2 |" in card and "None is recorded." in card
+    assert "| family | gpt2 |" in card and ("None is recorded." in card) == ("--replay" not in options)
     assert json.loads((tmp_path / "back" / "config.json").read_text())["dtype"] == kind
     before, after = (load_tensors(tmp_path / name / "model.safetensors") for name in ("model", "back"))
     assert all(torch.equal(after[f"transformer.{name}"], one.to(getattr(torch, kind))) for name, one in before.items())

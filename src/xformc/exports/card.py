@@ -4,6 +4,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import yaml
+
 from xformc import __version__
 from xformc.errors import UserError
 
@@ -35,7 +37,7 @@ class Card:
 
     def text(self) -> str:
         """The card in Markdown, after the fields that the hub reads."""
-        head = ["---", f"library_name: {self.library}", f"license: {self.licence}" if self.licence else ""]
+        head = ["---", f"library_name: {self.library}", f"license: {_text(self.licence)}" if self.licence else ""]
         head += [f"pipeline_tag: {PIPELINES[self.task]}" if self.task in PIPELINES else "", "tags:"]
         head += [f"- {tag}" for tag in ("xformc", *self.tags)]
         lines = [*filter(None, head), "---", "", f"# {_plain(self.name)}", ""]
@@ -52,6 +54,11 @@ def checked_licence(licence: str | None) -> str | None:
         return licence
     hint = "write the hub's identifier, such as apache-2.0, mit, cc-by-4.0 or other"
     raise UserError(f"--licence must be an identifier in lower case, found {licence[:60]!r}", hint=hint)
+
+
+def _text(word: str) -> str:
+    """A word as YAML has it: in quotes where it would be another value, such as `no`."""
+    return word if yaml.safe_load(word) == word else f'"{word}"'
 
 
 def _plain(text: str) -> str:

@@ -19,7 +19,7 @@ LISTED = 12
 def differences(ours: Spec, theirs: Spec, family: str) -> list[str]:
     """What the two specs compute differently in use, a line for each; none if they are the same function."""
     if _function(ours.graph()) == _function(theirs.graph()):
-        return []
+        return _results(ours, theirs, family)
     one, other = _document(ours), _document(theirs)
     lines: list[str] = []
     for section in SECTIONS:
@@ -36,6 +36,13 @@ def differences(ours: Spec, theirs: Spec, family: str) -> list[str]:
     lines = lines or ["the graphs differ"]
     more = len(lines) - LISTED
     return [*lines[:LISTED], *([f"and {more} more"] if more > 0 else [])]
+
+
+def _results(ours: Spec, theirs: Spec, family: str) -> list[str]:
+    """What differs in the results of the same graph: their kinds, and whether vectors are normalized."""
+    mine, its = ([(one.kind, bool(one.settings.get("normalize"))) for one in spec.results] for spec in (ours, theirs))
+    shown = [", ".join(f"{'normalized ' * normal}{kind}" for kind, normal in found) for found in (mine, its)]
+    return [] if mine == its else [f"results: {shown[0] or 'none'} here, {shown[1] or 'none'} in {family}"]
 
 
 def _function(graph: Graph) -> object:

@@ -73,7 +73,7 @@ def export_ctranslate2(path: Path, out: Path, quantization: Quantization | None 
     else:
         shape = find_shape(source.spec, source.arrays, str(path))
         model = _model(specs, shape, source.spec, source.arrays, (names[0], names[1]))
-        model.config.add_source_eos = True
+        model.config.add_source_eos = source.spec.inputs[SOURCE].special.ends
     with writing(out), atomic_directory(out, replace=False) as part:
         model.optimize(quantization=quantization)
         model.save(str(part))
@@ -260,9 +260,12 @@ def _pieces(source: Source, name: str, size: int) -> list[str]:
     """The names of the tokens of an input by id, no two alike; `<7>` where the tokenizer has none."""
     item, path = source.spec.inputs[name], source.tokenizers.get(name)
     named = [""] * size if path is None else open_vocabulary(path, item.vocabulary, item.special).pieces(range(size))
-    seen: dict[str, int] = {}
+    seen, known = dict[str, int](), {*named}
     for number, piece in enumerate(named):
-        seen.setdefault(piece if piece and piece not in seen and "\n" not in piece else f"<{number}>", number)
+        other = f"<{number}>"
+        while other in known:
+            other = f"<{other}>"
+        seen.setdefault(piece if piece and piece not in seen and "\n" not in piece else other, number)
     return list(seen)
 
 

@@ -28,11 +28,13 @@ class Writer:
 
     def linear(self, layer: Any, *paths: str) -> None:
         """Concatenate the projections at the paths into one CTranslate2 projection."""
-        biases = [self.weights[f"{path}/bias"].reshape(-1) for path in paths]
-        weights = [
-            self.weights[f"{path}/weight"].reshape(len(bias), -1) for path, bias in zip(paths, biases, strict=True)
-        ]
-        layer.weight, layer.bias = np.concatenate(weights), np.concatenate(biases)
+        weights = [self.weights[f"{path}/weight"] for path in paths]
+        rows = [len(one) if path.endswith("/output") else -1 for path, one in zip(paths, weights, strict=True)]
+        flat = [one.reshape(size, one.shape[-1] if size < 0 else -1) for one, size in zip(weights, rows, strict=True)]
+        layer.weight = np.concatenate(flat)
+        biases = [self.weights[name].reshape(-1) for path in paths if (name := f"{path}/bias") in self.weights]
+        if biases:
+            layer.bias = np.concatenate(biases)
 
     def attention(self, layer: Any, path: str, *, fused: bool) -> None:
         """Write an attention with its norm; `fused`: queries, keys and values are one projection."""

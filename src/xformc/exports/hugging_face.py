@@ -17,17 +17,22 @@ from xformc.exports.tensors import Format, foreign_tensors, rounded
 from xformc.exports.tokenizers import SETTINGS, write_tokenizer
 from xformc.files import atomic_directory, writing
 from xformc.format.names import SPEC
+from xformc.imports.banned import said_of
 from xformc.imports.characters import CTC
 from xformc.imports.checkpoint import SINGLE
 from xformc.imports.config import CONFIG, GENERATION, WRITTEN_WITH, Config, resolve
 from xformc.imports.family import Family, find_family, load_family, shipped_families
 from xformc.imports.images import IMAGES, preprocessor_of
+from xformc.imports.import_model import SEVERAL
 from xformc.imports.replay import Replay, replay
 from xformc.imports.sentences import PREFIX, modules_of
 from xformc.imports.sounds import SOUND, extractor_of
 from xformc.imports.weights import label_order
 from xformc.trainer.run import check_free
 from xformc.trainer.tensors import write_tensors
+
+WRITTEN = ("no_repeat_ngram_size", "repetition_penalty", "suppress_tokens", "suppress_first", "min_length")
+"""The settings that generation_config.json has."""
 
 BESIDE = (PREFIX, IMAGES, SOUND, CTC)
 """The beginnings of keys that stand in other files than config.json."""
@@ -93,7 +98,7 @@ def export_hugging_face(
             _write_json(part / GENERATION, generation)
         write_tensors(part / SINGLE, stored, {"format": "pt"})
         files, notes = write_tokenizer(source, part, match.family.name)
-        compared = _replayed(part, source, match) if compare else None
+        compared = _replayed(part, source, match, precision) if compare else None
         card = _card(source, match, sum(tensor.numel() for tensor in stored.values()), licence, compared)
         (part / CARD).write_text(card, encoding="utf-8")
     said = (*notes, *_search_notes(source.spec, match.spec, tokenized=SETTINGS in files))
@@ -114,10 +119,12 @@ def _card(source: Source, match: Match, count: int, licence: str | None, compare
     return Card(spec.name, "transformers", licence, spec.task, facts, checks, (match.family.name,)).text()
 
 
-def _replayed(folder: Path, source: Source, match: Match) -> Replay:
-    """The comparison of transformers with the model. Raises: UserError if the logits differ."""
+def _replayed(folder: Path, source: Source, match: Match, precision: Format) -> Replay:
+    """The comparison of transformers with the model, whose weights are rounded as in the folder. Raises: UserError if
+    the logits differ."""
+    arrays = {path: tensor.float().numpy() for path, tensor in rounded(source.arrays, precision).items()}
     order = label_order(match.family, match.config, {path: array.shape for path, array in source.arrays.items()})
-    found = replay(folder, source.spec, source.arrays, order)
+    found = replay(folder, source.spec, arrays, order)
     if not found.passed:
         raise UserError(f"transformers does not compute this model's logits: {found.line()}", place=str(source.folder))
     return found
@@ -175,6 +182,8 @@ def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str,
         if "." not in alias and key in values:
             values.setdefault(alias, values[key])
     for key in sorted(match.config.used):
+        if any(one.startswith(f"{key}.") for one in values):  # a list, such as several end tokens
+            continue
         usual = match.config.value(key)
         if usual is not None or "null" in family.cases.get(key, {}):
             values.setdefault(key, usual)
@@ -183,9 +192,12 @@ def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str,
         names = next(iter(source.labels.values()))
         head["id2label"] = {str(index): name for index, name in enumerate(names)}
         head["label2id"] = {name: index for index, name in enumerate(names)}
+        if source.spec.results[0].settings.get("several"):
+            head["problem_type"] = SEVERAL
     how: dict[str, Scalar] = {}
     if source.spec.written is not None:
         how = {key: value for key, value in values.items() if key.partition(".")[0] in WRITTEN_WITH}
+        how |= said_of(source.spec)
     ids = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
     kept = {key: value for key, value in values.items() if key not in how or key.partition(".")[0] in ids}
     kept = {key: value for key, value in kept.items() if not key.startswith(BESIDE)}
@@ -237,9 +249,13 @@ def _search_notes(ours: Spec, theirs: Spec, *, tokenized: bool) -> list[str]:
         notes.append(f"texts begin with token {one.begin} here, which the family does not add")
     mine, its = ours.decode.model_dump(), theirs.decode.model_dump()
     said = ("preset", "sample", "n_best", *(("prefix",) if len(ours.decode.prefix) == 1 else ()))
-    keys = [key for key in mine if key not in said and mine[key] != its[key]]
-    if keys and ours.task == "translation":
+    keys = [key for key in mine if key not in (*said, *WRITTEN) and mine[key] != its[key]]
+    if keys and ours.task != "language_model":
         notes.append(f"the search there has another {', '.join(keys)}")
+    drawn, usual = ours.decode.sample.model_dump(), theirs.decode.sample.model_dump()
+    keys = [key for key in drawn if key not in (*WRITTEN, "max_new_tokens") and drawn[key] != usual[key]]
+    if keys and ours.task == "language_model":
+        notes.append(f"sampling there has another {', '.join(keys)}")
     return notes
 
 

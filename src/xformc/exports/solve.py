@@ -9,7 +9,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tree import Plain, Scalar, Tree
 from xformc.errors import UserError
 from xformc.exports.observe import leaves, observed
-from xformc.imports.config import ARCHITECTURE, KEY, OTHERWISE, Config
+from xformc.imports.config import ARCHITECTURE, KEY, NULL, OTHERWISE, Config
 from xformc.imports.family import Family
 
 ROUNDS = 4
@@ -92,6 +92,8 @@ def _choose(found: Solution, key: str, parts: Mapping[str, Tree]) -> None:
     found.family = found.family.with_part(kept[text])
     if text == OTHERWISE:
         _numbers(found)
+    elif text == NULL:
+        found.values[key] = None
     elif (value := _value(text)) is not None:
         found.values[key] = value
 

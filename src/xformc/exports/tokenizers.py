@@ -38,7 +38,12 @@ def write_tokenizer(source: Source, folder: Path, family: str) -> tuple[tuple[st
         if not any(item.kind == "tokens" for item in source.spec.inputs.values()):
             return _characters(path, folder)
         if path.suffix == ".json":
-            shutil.copyfile(path, folder / JSON)
+            content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            whole = _surrounded({"added_tokens": [], **content}, source, path)
+            if whole == content:
+                shutil.copyfile(path, folder / JSON)
+            else:
+                _write(folder / JSON, whole)
             return _with_settings(source, path, folder, (JSON,)), ()
         return _piece_model(source, path, folder)
     if family == "marian" and files.keys() == SIDES.keys() and all(path.suffix == ".model" for path in files.values()):
@@ -58,13 +63,40 @@ def _characters(path: Path, folder: Path) -> tuple[tuple[str, ...], Notes]:
 def _piece_model(source: Source, path: Path, folder: Path) -> tuple[tuple[str, ...], Notes]:
     """Write the model, and the tokenizer.json that gives its ids."""
     shutil.copyfile(path, folder / TOKENIZER)
-    special, translates = _text(source.spec).special, len(source.spec.inputs) > 1
-    before, after = ((), (special.last,)) if translates else (special.begun, ())
+    before, after = _around(source.spec)
     try:
         (folder / JSON).write_text(tokenizer_json(path, before, after), encoding="utf-8")
     except UserError as error:
         return (TOKENIZER,), (f"{TOKENIZER} is not written as {JSON}: it {error.message}",)
     return _with_settings(source, path, folder, (TOKENIZER, JSON)), ()
+
+
+def _around(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The special tokens before and after a text that a model is given."""
+    special = _text(spec).special
+    return (special.begun, ()) if spec.task == "language_model" else ((), special.after)
+
+
+def _surrounded(content: dict[str, Any], source: Source, path: Path) -> dict[str, Any]:
+    """The content of a tokenizer.json with a template, if it has none, for what the model's texts have around them."""
+    before, after = _around(source.spec)
+    own, item = content.get("post_processor"), _text(source.spec)
+    if not (before or after) or (own is not None and own.get("type") != "ByteLevel"):
+        return content
+    vocabulary = open_vocabulary(path, item.vocabulary, item.special)
+    names = {one: vocabulary.pieces([one])[0] for one in (*before, *after)}
+    if not all(names.values()):
+        return content
+    steps = [[{"SpecialToken": {"id": names[one], "type_id": 0}} for one in side] for side in (before, after)]
+    single = [*steps[0], {"Sequence": {"id": "A", "type_id": 0}}, *steps[1]]
+    template = {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, {"Sequence": {"id": "B", "type_id": 0}}],
+        "special_tokens": {name: {"id": name, "ids": [one], "tokens": [name]} for one, name in names.items()},
+    }
+    steps_of = [template] if own is None else [own, template]
+    return {**content, "post_processor": template if own is None else {"type": "Sequence", "processors": steps_of}}
 
 
 def _with_settings(source: Source, path: Path, folder: Path, names: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from xformc.compiler.spec import Spec
+from xformc.compiler.spec.sections import Sample
 from xformc.compiler.spec.tree import Plain, Scalar
 
 _NUMBERS: Mapping[str, float] = {"no_repeat_ngram_size": 0, "repetition_penalty": 1.0}
@@ -38,6 +40,21 @@ def banned(values: Mapping[str, Scalar]) -> dict[str, Plain]:
     if tokens:
         found["suppress_tokens"] = list(dict.fromkeys(tokens))
     return found
+
+
+def said_of(spec: Spec) -> dict[str, Scalar]:
+    """What a config says of the tokens that a spec bans, penalises and needs: the inverse of the others here."""
+    decode = spec.decode
+    edits = decode.sample if spec.task == "language_model" else decode
+    found: dict[str, Scalar] = {
+        name: value for name, nothing in _NUMBERS.items() if (value := getattr(edits, name)) != nothing
+    }
+    found |= {f"suppress_tokens.{place}": token for place, token in enumerate(edits.suppress_tokens)}
+    if spec.task == "language_model":
+        most = decode.sample.max_new_tokens
+        return found | ({} if most == Sample().max_new_tokens else {"max_new_tokens": most})
+    found |= {f"{BEGUN}.{place}": token for place, token in enumerate(decode.suppress_first)}
+    return found | ({"min_length": decode.min_length} if decode.min_length else {})
 
 
 def shortest(values: Mapping[str, Scalar]) -> dict[str, Plain]:

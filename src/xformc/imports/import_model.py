@@ -31,6 +31,9 @@ from xformc.trainer.tensors import write_tensors
 
 TIED = "tie_word_embeddings"
 
+SEVERAL, NUMBERS = "multi_label_classification", "regression"
+"""What a config calls labels of which several may be right, and numbers."""
+
 TOKENS = "tokens"
 """The result of a table whose labels are the vocabulary."""
 
@@ -71,6 +74,7 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
         unlike = [name for name in unlike if name in family.copies]
     filled = config.filled(family.spec)
     assert isinstance(filled, dict)
+    _predicting(filled, values)
     special = filled.get("special_tokens")
     if tokenizer is not None and isinstance(special, dict):
         special |= tokenizer.special(values)
@@ -151,6 +155,19 @@ def _with_settings(spec: dict[str, Plain], values: Mapping[str, Scalar]) -> dict
     assert isinstance(sample, dict)
     drawn = {**bans, "max_new_tokens": limit} if _continues(decode) and isinstance(limit, int) else bans
     return {**spec, "decode": {**decode, **searched, "sample": {**sample, **drawn}}} if drawn else spec
+
+
+def _predicting(filled: dict[str, Plain], values: Mapping[str, Scalar]) -> None:
+    """What the labels of examples are by the config: one, several at once, or numbers."""
+    results, kind = filled.get("results", {}), values.get("problem_type")
+    assert isinstance(results, dict)
+    for name, entry in results.items():
+        if not isinstance(entry, dict) or "labels" not in entry or "each" in entry:
+            continue
+        if kind == SEVERAL:
+            entry["several"] = True
+        elif kind == NUMBERS:
+            results[name] = {"numbers": entry["labels"]}
 
 
 def _continues(decode: object) -> bool:

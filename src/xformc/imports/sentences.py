@@ -33,11 +33,16 @@ def read_modules(folder: Path) -> dict[str, Scalar]:
 
 
 def modules_of(values: Mapping[str, Scalar], width: int) -> dict[str, object]:
-    """The contents of the files that say these values, by name; none without a pooling."""
-    mode = values.get(f"{PREFIX}pooling")
+    """The contents of the files that say these values, by name; none without a pooling.
+
+    Raises: UserError for vectors of each position that are normalized, which no file can say.
+    """
+    mode, normalize = (values.get(f"{PREFIX}{key}") for key in ("pooling", "normalize"))
+    if mode is None and normalize:
+        raise UserError("normalized vectors of each position cannot be said: pool them, or do not normalize them")
     if mode is None:
         return {}
-    names = NAMES if values.get(f"{PREFIX}normalize") else NAMES[:2]
+    names = NAMES if normalize else NAMES[:2]
     modules = [
         {
             "idx": index,
