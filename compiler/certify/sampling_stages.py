@@ -100,13 +100,16 @@ def sampling_stages(subject: Subject, progress: Callable[[str], None], seed: int
 
 
 def samples_stage(subject: Subject) -> Stage:
-    """The samples of an engine that searches: other options for each text, some of which edit scores."""
+    """The samples of an engine that searches: with the same filters for all texts, and with other options for each,
+    some of which edit scores."""
     session = subject.session.beside(SAMPLES)
     assert session is not None, "the engine samples no texts"
+    prompts = make_prompts(subject, 0)
     plain: dict[str, Any] = {option.name: option.absent for option in EDITS}
     drawn = [replace(one, **edits) for edits in (plain, {**plain, **EDITED}) for one in FILTERS]
-    run = _mixed(subject, make_prompts(subject, 0), drawn, session)
-    return _stage("samples", "tokens and scores of the definition, drawn instead of searched for", [run])
+    alone = [replace(one, **plain) for one in FILTERS]
+    runs = [_mixed(subject, prompts, options, session) for options in (*([one] for one in alone), drawn)]
+    return _stage("samples", "tokens and scores of the definition, drawn instead of searched for", runs)
 
 
 def make_prompts(subject: Subject, seed: int) -> list[Row]:

@@ -25,11 +25,11 @@ from xformc.format.certificate import Stage
 from xformc.format.inputs import Input
 from xformc.format.interfaces import PHRASES, PREFIX, START, TIMED
 from xformc.format.manifest import SearchOptions
-from xformc.format.names import ADVANCE
+from xformc.format.names import ADVANCE, SAMPLES
 from xformc.format.tokens import SpecialTokens
 from xformc.runtime.constraints.automaton import FREE, Automaton, Matching, matching_of, timed_matching
 from xformc.runtime.each import own_values
-from xformc.runtime.rows import Row, pad, random_ids
+from xformc.runtime.rows import Row, pad, random_ids, stack
 from xformc.runtime.searching.phrases import NO_TOKEN
 from xformc.runtime.searching.search import SearchResult
 from xformc.runtime.searching.translate import search_rows
@@ -82,7 +82,9 @@ def translation_stages(subject: Subject, progress: Callable[[str], None]) -> Ite
         yield _controls(subject, expected, ending)
         progress("certify: edits")
         yield _edits(subject, expected)
-    if subject.program.samples_texts:
+        progress("certify: defaults")
+        yield _defaults(subject, sources)
+    if subject.program.samples_texts and subject.session.beside(SAMPLES):
         progress("certify: samples")
         yield samples_stage(subject)
     yield from head_stages(
@@ -276,13 +278,24 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
     covering = {} if program.covering is None else {"coverage_penalty": COVERING}
     long = _expect(subject, ending.sources, width, ending.special.end, {**LONG, **covering})
     phrases = _expect(subject, _with_phrases(subject, free.sources), width)
+    searches = [] if width == 1 else [_expect(subject, rows, width, changes=BEGUN, matching=matching)]
     groups = next((count for count in range(2, width + 1) if width % count == 0), 1)
     diverse = {**BEGUN, "beam_groups": groups, "diversity_penalty": DIVERSE}
     begun = _expect(subject, rows, width, changes=diverse, matching=matching)
     times = _timed(subject, free, [*prefixes, []])
-    stage = _search(subject, "controls", [long, phrases, *times, begun])
+    stage = _search(subject, "controls", [long, phrases, *times, *searches, begun])
     what = f"long texts, given beginnings, phrases, constraints{', timestamps' * len(times)} and groups"
     return replace(stage, what=f"tokens and scores of the reference search, for {what}")
+
+
+def _defaults(subject: Subject, sources: Sequence[Row]) -> Stage:
+    """A call of the model without options, and one with the engine's defaults."""
+    given = subject.search_rows(sources, subject.program.search, subject.special.end)
+    _, lengths, scores, *_ = (np.asarray(one) for one in subject.session.run(stack(subject.program.given, sources)))
+    same = np.array_equal(lengths, given.lengths) and np.array_equal(np.isfinite(scores), np.isfinite(given.scores))
+    there = np.isfinite(given.scores)
+    worst = float(np.abs(scores - given.scores)[there].max(initial=0.0)) if same else float("inf")
+    return Stage("defaults", "a search without options, and with the engine's defaults", worst, BATCH_BOUND)
 
 
 def _timed(subject: Subject, free: _Expected, prefixes: Sequence[NDArray[np.int64] | list[int]]) -> list[_Expected]:

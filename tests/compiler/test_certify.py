@@ -1,13 +1,16 @@
 """The certificate: a correct engine passes, a wrong rule fails the build and is named, and verify repeats it."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
+from tiny_engine import write_manifest
 
 from tests.runtime.kernel_session import kernel_library
 from xformc.compiler.build import build_engine
@@ -25,8 +28,11 @@ from xformc.format.reader import read_manifest
 from xformc.format.targets import Target
 from xformc.format.tokens import SpecialTokens
 from xformc.runtime.session import Session
+from xformc.verification import verify_parts
 
-STAGES = ["forward", "step", "scores", "attention", "greedy", "beam", "batch", "controls", "edits", "samples"]
+STAGES = [
+    *("forward", "step", "scores", "attention", "greedy", "beam", "batch", "controls", "edits", "defaults", "samples")
+]
 
 
 @pytest.mark.parametrize("target", ["portable", "cpu"])
@@ -38,6 +44,66 @@ def test_build_certifies_and_verify_repeats_it(tiny_spec: Spec, tmp_path: Path, 
     written = json.loads((tmp_path / "engine" / "certificate.json").read_text())
     assert written["passed"] and [stage["name"] for stage in written["stages"]] == STAGES
     assert all(stage["value"] <= stage["bound"] for stage in written["stages"])
+
+
+def failed(folder: Path) -> list[str]:
+    """The stages of an engine that do not pass, whatever its hashes were."""
+    write_manifest(folder, json.loads((folder / "engine.json").read_text()))
+    certificate = verify_engine(folder)
+    return [stage.name for stage in certificate.stages if not stage.passed]
+
+
+def test_verify_sees_other_defaults_of_the_model(tiny_spec: Spec, tmp_path: Path) -> None:
+    folder = tmp_path / "engine"
+    assert build_engine(tiny_spec, None, None, "portable", folder).passed
+    assert failed(folder) == []
+    for name, value in (("length_penalty", np.float32(1.9)), ("n_best", np.int64(2)), ("beam_size", np.int64(1))):
+        whole = (folder / "model.onnx").read_bytes()
+        model = onnx.load(folder / "model.onnx")
+        (stored,) = (one for one in model.graph.initializer if one.name == name)
+        before = onnx.numpy_helper.to_array(stored)
+        stored.CopyFrom(onnx.numpy_helper.from_array(np.full_like(before, value), name))
+        onnx.save(model, folder / "model.onnx")
+        assert failed(folder) == ["defaults"], name
+        (folder / "model.onnx").write_bytes(whole)
+
+
+@pytest.mark.parametrize(
+    ("file", "kind", "other", "stage"),
+    [("samples.onnx", "Less", "GreaterOrEqual", "samples"), ("model.onnx", "Exp", "Identity", "controls")],
+)
+def test_verify_sees_faults_of_options_that_stand_alone(
+    tiny_spec: Spec, tmp_path: Path, file: str, kind: str, other: str, stage: str
+) -> None:
+    """Filters without `top_p`, and a biased prefix without groups: beside these, options take another way."""
+    folder = tmp_path / "engine"
+    assert build_engine(tiny_spec, None, None, "portable", folder).passed
+    model = onnx.load(folder / file)
+    way = "else_branch" if stage == "samples" else "then_branch"
+    graphs = [graph for name, graph in branches(model.graph) if name == way]
+    node = next(node for graph in graphs for node in graph.node if node.op_type == kind)
+    node.op_type = other
+    onnx.save(model, folder / file)
+    assert failed(folder) == [stage]
+
+
+def branches(graph: Any) -> Iterator[tuple[str, Any]]:
+    """The graphs inside a graph, by the names of their attributes."""
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield attribute.name, attribute.g
+                yield from branches(attribute.g)
+
+
+def test_verify_says_which_stages_it_has_not_repeated(tiny_spec: Spec, tmp_path: Path) -> None:
+    folder = tmp_path / "engine"
+    assert build_engine(tiny_spec, None, None, "portable", folder).passed
+    (folder / "samples.onnx").unlink()
+    write_manifest(folder, json.loads((folder / "engine.json").read_text()))
+    certificate, left_out = verify_parts(folder, lambda _: None)
+    assert certificate.passed
+    assert left_out == "not repeated: samples; the engine lacks the models that they check"
 
 
 def test_verify_refuses_a_manifest_that_is_not_of_its_spec(tiny_spec: Spec, tmp_path: Path) -> None:
@@ -56,8 +122,6 @@ def test_verify_refuses_a_manifest_that_is_not_of_its_spec(tiny_spec: Spec, tmp_
 
 
 def test_build_for_portable_uses_standard_operators_only(tiny_spec: Spec, tmp_path: Path) -> None:
-    import onnx
-
     expected: list[tuple[Target, set[str]]] = [("portable", {""}), ("cpu", {"", "com.microsoft"})]
     for target, domains in expected:
         build_engine(tiny_spec, None, None, target, tmp_path / target)
@@ -66,8 +130,6 @@ def test_build_for_portable_uses_standard_operators_only(tiny_spec: Spec, tmp_pa
 
 
 def test_a_native_engine_imports_and_records_the_version_of_its_operators(tiny_spec: Spec, tmp_path: Path) -> None:
-    import onnx
-
     kernel_library()
     build_engine(tiny_spec, None, None, "native", tmp_path / "engine")
     imports = {entry.domain: entry.version for entry in onnx.load(tmp_path / "engine" / "model.onnx").opset_import}
