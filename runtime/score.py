@@ -17,7 +17,7 @@ from xformc.runtime.generation.generate import Continuation, Prompt, added_text
 from xformc.runtime.results import Expected
 from xformc.runtime.rows import Row, pad, row_lengths, stack
 from xformc.runtime.searching.prefix import Prefix
-from xformc.runtime.searching.translate import PROMPT, Hypothesis, rounded
+from xformc.runtime.searching.translate import PROMPT, Hypothesis, Writer, rounded
 from xformc.runtime.session import Session
 from xformc.runtime.text.texts import Limit, TooLongError, encode_text, warn_of_cut
 from xformc.runtime.text.tokenizer import Tokenizer
@@ -44,7 +44,7 @@ def require_scores(manifest: Manifest) -> None:
 
 
 def token_scores(
-    session: Session, rows: Sequence[Row], texts: Sequence[Sequence[int]], manifest: Manifest
+    session: Session, rows: Sequence[Row], texts: Sequence[Sequence[int]], engine: Writer
 ) -> list[NDArray[np.float32]]:
     """Return the log probability of each token of each text, given the inputs of its row, as one batch.
 
@@ -53,15 +53,16 @@ def token_scores(
     scoring = session.beside(SCORES)
     assert scoring is not None, "the engine has no scores of tokens"
     found = [np.zeros(len(text), np.float32) for text in texts]
-    special = manifest.inputs[manifest.written].special
+    written = str(engine.written)
+    special = engine.inputs[written].special
     begun = [[int(row[FIRST])] if FIRST in row else [*special.begun] for row in rows]
     read = [[*before, *text] for before, text in zip(begun, texts, strict=True)]
     some = [index for index, ids in enumerate(read) if len(ids) > 1]
     if some:
-        given = stack(manifest.given, [rows[index] for index in some])
+        given = stack(engine.given, [rows[index] for index in some])
         ids = pad([read[index] for index in some], special.fill)
         expected = Expected(np.float32, (len(some), ids.shape[1] - 1))
-        (scores,) = scoring.run({**given, manifest.written: ids}, [expected])
+        (scores,) = scoring.run({**given, written: ids}, [expected])
         for index, row in zip(some, scores, strict=True):
             alone = len(texts[index]) + len(begun[index]) - 1
             found[index][len(texts[index]) - alone :] = row[:alone]

@@ -1,6 +1,8 @@
 """Compares the results of an engine that quantizes inputs with its training form, quantized as defined."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +18,13 @@ from xformc.compiler.certify.subject import Subject
 from xformc.compiler.certify.translation_stages import LENGTHS, short
 from xformc.compiler.program import Program
 from xformc.format.certificate import Stage
-from xformc.runtime.rows import stack
+from xformc.format.manifest import SearchOptions
+from xformc.format.names import SAMPLES, SCORES
+from xformc.format.search_options import EDITS
+from xformc.runtime.rows import Row, stack
+from xformc.runtime.score import token_scores, total
 from xformc.runtime.searching.search import SearchResult
-from xformc.runtime.searching.translate import sample_rows
+from xformc.runtime.searching.translate import SEED, sample_rows
 
 Scores = NDArray[np.float32]
 Texts = list[tuple[int, ...]]
@@ -50,6 +56,31 @@ def _translations(subject: Subject, progress: Callable[[str], None]) -> Iterator
         for row, found in enumerate(alone)
     ]
     yield _batch(pairs, bound, "sentences")
+    if subject.session.beside(SCORES) and not subject.program.prompted and subject.program.shortlist is None:
+        progress("certify: texts")
+        yield _beside(subject, sources, options, bound)
+
+
+def _beside(subject: Subject, sources: Sequence[Row], options: SearchOptions, bound: float) -> Stage:
+    """The model of scores beside the search and beside the samples at temperature 0: texts have the scores with which
+    they were found."""
+    program, changes = subject.program, {"length_penalty": 0.0}
+    changes |= {} if options.coverage_penalty is None else {"coverage_penalty": 0.0}
+    found = [subject.search_rows(sources, replace(options, **changes))]
+    if session := subject.session.beside(SAMPLES):
+        edits: dict[str, Any] = {option.name: option.absent for option in EDITS}
+        rows = [{**source, SEED: np.array(0)} for source in sources]
+        found.append(sample_rows(session, rows, program, replace(GREEDY, **edits)))
+    worst, count = 0.0, 0
+    for one in found:
+        given = [(row, tokens[0]) for row, tokens in enumerate(one.texts()) if tokens]
+        scored = token_scores(subject.session, [sources[row] for row, _ in given], [text for _, text in given], program)
+        sums = np.array([total(scores) for scores in scored], np.float32)
+        worst = max(worst, _worst(one.scores[[row for row, _ in given], 0], sums))
+        count += len(given)
+    return Stage(
+        "texts", "scores of the engine's texts and samples, by its model of scores", worst, bound, f"({count} texts)"
+    )
 
 
 def _continuations(subject: Subject, progress: Callable[[str], None]) -> Iterator[Stage]:

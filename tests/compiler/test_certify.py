@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tiny_engine import write_manifest
 
 from tests.runtime.kernel_session import kernel_library
-from xformc.compiler.build import build_engine
+from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.certify import Certificate, Stage, verify_engine
 from xformc.compiler.certify.difference import apart
 from xformc.compiler.certify.reference_sampling import Followed, follow
@@ -85,6 +85,19 @@ def test_verify_sees_faults_of_options_that_stand_alone(
     node.op_type = other
     onnx.save(model, folder / file)
     assert failed(folder) == [stage]
+
+
+@pytest.mark.parametrize("file", ["scores.onnx", "samples.onnx"])
+def test_verify_sees_faults_beside_an_int8_search(tiny_spec: Spec, tmp_path: Path, file: str) -> None:
+    """The stages of float32 are of models that are made for them; these are the engine's own."""
+    folder = tmp_path / "engine"
+    assert build_engine(tiny_spec, None, None, "portable", folder, rounding=Rounding("int8")).passed
+    assert failed(folder) == []
+    model = onnx.load(folder / file)
+    stored = next(one for one in model.graph.initializer if one.name == "decoder/0/feed_forward/layer_norm/gain")
+    stored.CopyFrom(onnx.numpy_helper.from_array(-2 * onnx.numpy_helper.to_array(stored), stored.name))
+    onnx.save(model, folder / file)
+    assert failed(folder) == ["texts"]
 
 
 def branches(graph: Any) -> Iterator[tuple[str, Any]]:

@@ -174,7 +174,7 @@ decode: {beam_size: 2}
 @pytest.mark.parametrize("target", ["portable", "cpu"])
 @pytest.mark.parametrize(("text", "stages"), [
     (SPEC, ["forward", "results", "batch", "ctc"]),
-    (BESIDE_TEXT, ["forward", "step", "scores", "greedy", "beam", "batch", "controls", "edits", "results"]),
+    (BESIDE_TEXT, ["forward", "step", "scores", "greedy", "beam", "batch", "controls", "edits", "defaults", "results"]),
 ])  # fmt: skip
 def test_engines_with_ctc_pass_their_certificates(text: str, stages: list[str], target: str, tmp_path: Path) -> None:
     (tmp_path / "model.yaml").write_text(text)

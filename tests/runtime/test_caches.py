@@ -54,7 +54,7 @@ def test_the_engine_says_so_and_verify_repeats_its_stages(engines: Callable[[str
     assert recorded["caches"] == "int8" == read_manifest(folder).caches
     certificate = json.loads((folder / "certificate.json").read_text())
     names = [stage["name"] for stage in certificate["stages"]]
-    assert names[-5:] == ["int8", "caches", "kept", "results", "alone"]
+    assert names[-6:] == ["int8", "caches", "kept", "results", "alone", "texts"]
     stages = {stage["name"]: stage for stage in certificate["stages"]}
     assert stages["caches"]["what"].startswith("2 of 2 attentions") and stages["caches"]["value"] < 1e-5
     assert "quantization changes them by at most" in stages["kept"]["detail"]

@@ -27,7 +27,7 @@ from xformc.format.names import MODEL
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
 
-SEARCH = ["forward", "step", "scores", "attention", "greedy", "beam", "batch", "controls", "edits", "samples"]
+SEARCH = ["forward", "step", "scores", "attention", "greedy", "beam", "batch", "controls", "edits", "defaults", "samples"]
 IN_FIXED_SHAPES = ["forward", "step", "greedy", "beam", "batch", "whole"]
 ROUNDED = ["results", "alone"]
 LOSSY: tuple[Precision, ...] = ("float16", "bfloat16", "int8", "int4")
@@ -48,7 +48,8 @@ def test_each_precision_builds_and_verify_repeats_it(
     approximate = precision in ("bfloat16", "int8") or (precision == "int4" and target != "portable")
     assert built.passed
     searches = [*SEARCH[:7], *(["refill"] if target == "native" else []), *SEARCH[7:]]
-    assert [stage.name for stage in built.stages] == [*searches, *([precision, *ROUNDED] if approximate else [])]
+    own = [precision, *ROUNDED, "texts"] if approximate else []
+    assert [stage.name for stage in built.stages] == [*searches, *own]
     manifest = json.loads((tmp_path / "engine" / "engine.json").read_text())
     assert manifest["precision"] == precision
     assert [item.name for item in built.measured] == ["agrees"]
