@@ -66,7 +66,8 @@ struct Inputs {
   // The inputs 6, 7 and 8 have one candidate that goes on for each hypothesis, and at least one that ends.
   void read_candidates() {
     const int64_t all = last_axis(context.input(6));
-    require(all >= times(2, width) && all % groups == 0, "there are too few candidates, or the groups do not divide them");
+    require(all >= times(2, width) && all % groups == 0,
+            "there are too few candidates, or the groups do not divide them");
     for (size_t i : {6, 7, 8}) check(i, {batch, all});
     candidates = all / groups;
   }
