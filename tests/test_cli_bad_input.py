@@ -15,6 +15,7 @@ from tiny_engine import SENTENCES
 from xformc.extras import EXTRAS
 
 ROOT = Path(__file__).parents[1]
+MAIN = "from xformc.__main__ import main; main()"
 
 
 def test_a_missing_engine_is_a_mistake(xformc: CommandLine, tmp_path: Path) -> None:
@@ -295,7 +296,7 @@ def test_every_package_of_an_extra_of_the_command_line_is_explained() -> None:
 @pytest.mark.parametrize("command", [["check", "tying/none"], ["ir", "gpt"], ["draw", "gpt"], ["schema"]])
 def test_a_bare_install_says_what_to_install(command: list[str]) -> None:
     hide = "".join(f"sys.modules[{name!r}] = None; " for name in EXTRAS)
-    code = f"import sys; {hide}sys.argv[1:] = {command!r}; import xformc.__main__"
+    code = f"import sys; {hide}sys.argv[1:] = {command!r}; {MAIN}"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (process.returncode, process.stdout) == (2, "")
     assert process.stderr.endswith("hint: pip install 'xformc[build]'\n")
@@ -309,7 +310,7 @@ def test_a_missing_extra_is_one_message(tmp_path: Path, package: str, extra: str
         "num2words": ["corpus", "numbers", "-o", str(tmp_path)],
     }
     hide = f"sys.modules[{package!r}] = None; sys.argv[1:] = {commands[package]!r}"
-    code = f"import sys; {hide}; import xformc.__main__"
+    code = f"import sys; {hide}; {MAIN}"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (process.returncode, process.stdout) == (2, "")
     assert process.stderr == (
@@ -329,7 +330,7 @@ def without_onnx_runtime(code: str) -> "subprocess.CompletedProcess[str]":
 
 
 def test_an_engine_needs_onnx_runtime_and_says_how_to_get_it(copy_engine: Path) -> None:
-    process = without_onnx_runtime(f"sys.argv[1:] = ['translate', {str(copy_engine)!r}]; import xformc.__main__")
+    process = without_onnx_runtime(f"sys.argv[1:] = ['translate', {str(copy_engine)!r}]; {MAIN}")
     assert (process.returncode, process.stdout, process.stderr) == (2, "", NO_ONNX_RUNTIME)
 
 
@@ -351,5 +352,5 @@ except UserError as error:
 )
 def test_what_runs_no_engine_needs_no_onnx_runtime(copy_engine: Path, arguments: list[str]) -> None:
     complete = [*arguments, str(copy_engine)] if arguments == ["inspect"] else arguments
-    process = without_onnx_runtime(f"sys.argv[1:] = {complete!r}; import xformc.__main__")
+    process = without_onnx_runtime(f"sys.argv[1:] = {complete!r}; {MAIN}")
     assert (process.returncode, process.stderr) == (0, "")

@@ -84,7 +84,7 @@ def test_ir_lists_the_passes_and_prints_the_graphs_after_one(xformc: CommandLine
 def test_inspect_shows_what_build_checked(xformc: CommandLine, built: Path) -> None:
     assert "trained parameters" in xformc("inspect", built).out
     lines = xformc("inspect", built, "--certificate").out.splitlines()
-    assert len(lines) == 10
+    assert len(lines) == 11
     assert all(line.startswith("ok   ") for line in lines)
 
 

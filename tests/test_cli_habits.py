@@ -172,7 +172,7 @@ main()
     assert (found.returncode, found.stderr) == (0, "")
     names = [line.split()[1] for line in found.stdout.splitlines() if line.startswith("ok ")]
     assert names == ["files", "model", "batch"]
-    left = "forward, step, scores, attention, greedy, beam, controls, edits, samples"
+    left = "forward, step, scores, attention, greedy, beam, controls, edits, defaults, samples"
     assert f"not repeated: {left}; these compare with PyTorch" in found.stdout
     (engine / "model.onnx").write_bytes(b"x" + (engine / "model.onnx").read_bytes()[1:])
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
