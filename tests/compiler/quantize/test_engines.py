@@ -27,8 +27,10 @@ from xformc.format.names import MODEL
 from xformc.format.precision import Precision
 from xformc.format.targets import Target
 
-SEARCH = ["forward", "step", "scores", "attention", "greedy", "beam", "batch"]
-SEARCH += ["controls", "edits", "defaults", "samples"]
+SEARCH = [
+    *("forward", "step", "scores", "attention", "greedy", "beam", "batch"),
+    *("controls", "edits", "defaults", "samples"),
+]
 IN_FIXED_SHAPES = ["forward", "step", "greedy", "beam", "batch", "whole"]
 ROUNDED = ["results", "alone"]
 LOSSY: tuple[Precision, ...] = ("float16", "bfloat16", "int8", "int4")

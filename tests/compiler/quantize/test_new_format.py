@@ -28,8 +28,10 @@ from xformc.format.reader import read_manifest
 from xformc.format.targets import Target
 
 FIXED: Any = "fixed"
-SEARCH = ["forward", "step", "scores", "attention", "greedy", "beam", "batch"]
-SEARCH += ["controls", "edits", "defaults", "samples"]
+SEARCH = [
+    *("forward", "step", "scores", "attention", "greedy", "beam", "batch"),
+    *("controls", "edits", "defaults", "samples"),
+]
 
 
 def store(matrix: Matrix, new: int, width: int) -> dict[str, StoredTensor]:
