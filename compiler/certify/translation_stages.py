@@ -29,9 +29,10 @@ from xformc.format.names import ADVANCE, SAMPLES
 from xformc.format.tokens import SpecialTokens
 from xformc.runtime.constraints.automaton import FREE, Automaton, Matching, matching_of, timed_matching
 from xformc.runtime.each import own_values
+from xformc.runtime.options import arrays
 from xformc.runtime.rows import Row, pad, random_ids, stack
 from xformc.runtime.searching.phrases import NO_TOKEN
-from xformc.runtime.searching.search import SearchResult
+from xformc.runtime.searching.search import LIMITS, SearchResult
 from xformc.runtime.searching.translate import search_rows
 from xformc.runtime.serving.searched_batch import RefillingSearch, search_of
 from xformc.runtime.session import Session
@@ -289,13 +290,17 @@ def _controls(subject: Subject, free: _Expected, ending: _Expected) -> Stage:
 
 
 def _defaults(subject: Subject, sources: Sequence[Row]) -> Stage:
-    """A call of the model without options, and one with the engine's defaults."""
-    given = subject.search_rows(sources, subject.program.search, subject.special.end)
-    _, lengths, scores, *_ = (np.asarray(one) for one in subject.session.run(stack(subject.program.given, sources)))
+    """A call of the model with no options but lengths of texts, and one with the engine's defaults."""
+    options, program = short(subject.program.search, subject.program.search.beam_size), subject.program
+    lasting = {} if options.min_length is None else {"min_length": 3}  # a penalty changes no score of one token
+    options = replace(options, n_best=program.search.n_best, **lasting)
+    given = subject.search_rows(sources, options, subject.special.end)
+    limits = {name: value[None] for name, value in arrays(options).items() if name in (*LIMITS, *lasting)}
+    _, lengths, scores, *_ = map(np.asarray, subject.session.run({**stack(program.given, sources), **limits}))
     same = np.array_equal(lengths, given.lengths) and np.array_equal(np.isfinite(scores), np.isfinite(given.scores))
     there = np.isfinite(given.scores)
     worst = float(np.abs(scores - given.scores)[there].max(initial=0.0)) if same else float("inf")
-    return Stage("defaults", "a search without options, and with the engine's defaults", worst, BATCH_BOUND)
+    return Stage("defaults", "a search with no options but lengths, and with the engine's defaults", worst, BATCH_BOUND)
 
 
 def _timed(subject: Subject, free: _Expected, prefixes: Sequence[NDArray[np.int64] | list[int]]) -> list[_Expected]:
