@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,14 +12,13 @@ from xformc.compiler.certify.probes import make_probes, make_sources
 from xformc.compiler.certify.product_stages import noise_bound
 from xformc.compiler.certify.reference_search import opening_of, rescore
 from xformc.compiler.certify.reference_shortlist import search_scorer
-from xformc.compiler.certify.sampling_stages import GREEDY, followed, make_prompts
+from xformc.compiler.certify.sampling_stages import GREEDY, UNEDITED, followed, make_prompts
 from xformc.compiler.certify.subject import Subject
 from xformc.compiler.certify.translation_stages import LENGTHS, short
 from xformc.compiler.program import Program
 from xformc.format.certificate import Stage
 from xformc.format.manifest import SearchOptions
 from xformc.format.names import SAMPLES, SCORES
-from xformc.format.search_options import EDITS
 from xformc.runtime.rows import Row, stack
 from xformc.runtime.score import token_scores, total
 from xformc.runtime.searching.search import SearchResult
@@ -68,9 +66,8 @@ def _beside(subject: Subject, sources: Sequence[Row], options: SearchOptions, bo
     changes |= {} if options.coverage_penalty is None else {"coverage_penalty": 0.0}
     found = [subject.search_rows(sources, replace(options, **changes))]
     if session := subject.session.beside(SAMPLES):
-        edits: dict[str, Any] = {option.name: option.absent for option in EDITS}
         rows = [{**source, SEED: np.array(0)} for source in sources]
-        found.append(sample_rows(session, rows, program, replace(GREEDY, **edits)))
+        found.append(sample_rows(session, rows, program, replace(GREEDY, **UNEDITED)))
     worst, count = 0.0, 0
     for one in found:
         given = [(row, tokens[0]) for row, tokens in enumerate(one.texts()) if tokens]

@@ -1,7 +1,7 @@
 """The sampling stages of a certificate: the draws of the engine against the definition."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -35,6 +35,9 @@ FILTERS = (
     replace(GREEDY, temperature=1.5),
 )
 """Sampling options. Few tokens to draw from give clear draws, even with random weights; the last has no filter."""
+
+UNEDITED: Mapping[str, Any] = {option.name: option.absent for option in EDITS}
+"""The options that edit scores, of which none does."""
 
 LENGTHS = (0, 1, 3, 6, 10)
 """The numbers of tokens of the prompts."""
@@ -105,9 +108,8 @@ def samples_stage(subject: Subject) -> Stage:
     session = subject.session.beside(SAMPLES)
     assert session is not None, "the engine samples no texts"
     prompts = make_prompts(subject, 0)
-    plain: dict[str, Any] = {option.name: option.absent for option in EDITS}
-    drawn = [replace(one, **edits) for edits in (plain, {**plain, **EDITED}) for one in FILTERS]
-    alone = [replace(one, **plain) for one in FILTERS]
+    alone = [replace(one, **UNEDITED) for one in FILTERS]
+    drawn = [*alone, *(replace(one, **EDITED) for one in alone)]
     runs = [_mixed(subject, prompts, options, session) for options in (*([one] for one in alone), drawn)]
     return _stage("samples", "tokens and scores of the definition, drawn instead of searched for", runs)
 

@@ -299,8 +299,7 @@ def emit_prefix(
 
 def _emit_given(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, special: SpecialTokens) -> str:
     """The tokens of each prefix but an end token, [batch]."""
-    ends = onnx.op("Cast", is_end(onnx, prefix, inputs.end_token, special), to=7)
-    return onnx.op("Sub", emit_lengths(onnx, prefix, special), onnx.op("ReduceSum", ends, [1], keepdims=0))
+    return onnx.op("Sub", emit_lengths(onnx, prefix, special), _emit_ends(onnx, inputs, prefix, special))
 
 
 def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str, special: SpecialTokens) -> str:
@@ -312,8 +311,13 @@ def _emit_least(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, limit: str
 
 def _emit_whole(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, special: SpecialTokens) -> str:
     """Which prefixes have an end token, bool [batch]: they are whole texts."""
+    return onnx.op("Greater", _emit_ends(onnx, inputs, prefix, special), 0)
+
+
+def _emit_ends(onnx: OnnxEmitter, inputs: SearchInputs, prefix: str, special: SpecialTokens) -> str:
+    """The number of end tokens of each prefix, [batch]."""
     ends = onnx.op("Cast", is_end(onnx, prefix, inputs.end_token, special), to=7)
-    return onnx.op("Greater", onnx.op("ReduceSum", ends, [1], keepdims=0), 0)
+    return onnx.op("ReduceSum", ends, [1], keepdims=0)
 
 
 def options_by_sentence(onnx: OnnxEmitter, begun: Begun) -> dict[str, str]:

@@ -166,7 +166,7 @@ class BatchServer(Generic[AnyReply]):
 
     def _enter(self, reply: AnyReply) -> AnyReply:
         """Let a text wait for a slot. Raises: UserError if the server is closed."""
-        if self._process != os.getpid():
+        if not self._is_here():
             hint = "open another one with engine.serve() in each process"
             raise UserError("the threads of the server are those of another process, which has forked", hint=hint)
         with self._changed:
@@ -206,7 +206,7 @@ class BatchServer(Generic[AnyReply]):
 
         timeout: the most seconds to wait for each of its threads.
         """
-        if self._process != os.getpid():
+        if not self._is_here():
             return
         self._stop()
         if threading.current_thread() not in self._threads:
@@ -218,11 +218,15 @@ class BatchServer(Generic[AnyReply]):
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
-            if kind is None and self._process == os.getpid():
+            if kind is None and self._is_here():
                 with self._changed:
                     self._changed.wait_for(lambda: self._closed or not (self._waiting or self._written()))
         finally:
             self.close()
+
+    def _is_here(self) -> bool:
+        """Whether the threads are of this process, and not of one that has forked."""
+        return self._process == os.getpid()
 
     def _written(self) -> int:
         """The number of texts that are being written."""
