@@ -231,9 +231,13 @@ class Stepper(Protocol):
         ...
 
 
-Hidden = Literal["open", "masked", "faint", "zero", "low", "large"]
+Hidden = Literal["open", "masked", "faint", "zero", "low", "large", "unread"]
 """The content of a value over queries and keys at keys that come after the query: numbers of ordinary size, MASKED,
-MASKED times a factor from LEAST_FACTOR to 1, zero, numbers that may be very negative, or any numbers."""
+MASKED times a factor from LEAST_FACTOR to 1, zero, numbers that may be very negative, or any numbers; `unread` is said
+of a result of ordinary size by an op that mixes keys, or queries, and to which such keys gave only zeros."""
+
+UNREAD: frozenset[Hidden] = frozenset({"zero", "unread"})
+"""The contents of results to which later keys gave only zeros."""
 
 HIDING: frozenset[Hidden] = frozenset({"masked", "faint"})
 """The contents that hide a key: their softmax, `exp` and `relu` are zero."""
@@ -267,6 +271,11 @@ hidden: Table[HiddenRule] = Table("hidden")
 def mixture(*inputs: Hidden, otherwise: Hidden = "large") -> Hidden:
     """The content of a function of such inputs: of ordinary size if they are."""
     return "open" if set(inputs) <= {"open", "zero"} else otherwise
+
+
+def hidden_as_given(op: Op, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    """The `hidden` rule of ops that change no number of their first input."""
+    return inputs[0]
 
 
 def infer_types(op: Op, inputs: tuple[Type, ...], place: str | None = None) -> tuple[Type, ...]:

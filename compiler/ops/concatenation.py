@@ -10,12 +10,15 @@ from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.lengths import Length
 from xformc.compiler.graph.primitives import Applied, Site, optional, primitive
 from xformc.compiler.graph.rules import (
+    Hidden,
     OnnxEmitter,
     Stepper,
     TorchNamespace,
     cost,
+    hidden,
     lengths,
     mixes,
+    mixture,
     require,
     to_onnx,
     to_step,
@@ -160,6 +163,13 @@ def _shift_types(op: ShiftPositions, inputs: tuple[Type, ...]) -> tuple[Type, ..
 @mixes.rule(ShiftPositions)
 def _shift_mixes(op: ShiftPositions, node: Node) -> frozenset[str]:
     return frozenset({op.axis})
+
+
+@hidden.rule(ShiftPositions)
+def _shift_hidden(op: ShiftPositions, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    """Keys that come after an earlier query come after later ones, too."""
+    kept = op.by > 0 and op.axis not in keys and inputs[0] == "zero"
+    return "zero" if kept else mixture(*inputs)
 
 
 @to_step.rule(ShiftPositions)

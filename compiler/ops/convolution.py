@@ -11,12 +11,15 @@ from xformc.compiler.graph.graph import Initial, Node, Op, Value
 from xformc.compiler.graph.lengths import Length
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
+    Hidden,
     OnnxEmitter,
     Stepper,
     TorchNamespace,
     cost,
+    hidden,
     lengths,
     mixes,
+    mixture,
     require,
     to_onnx,
     to_step,
@@ -99,6 +102,15 @@ def _convolution_mixes(op: Convolution, node: Node) -> frozenset[str]:
 @lengths.rule(Convolution)
 def _convolution_lengths(op: Convolution, node: Node) -> Mapping[str, Length]:
     return window_lengths(op, node.inputs[0].type)
+
+
+@hidden.rule(Convolution)
+def _convolution_hidden(op: Convolution, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    """Zeros at later keys add nothing; a result there may see earlier keys, or a bias."""
+    ahead = any(after for axis, after in zip(op.axes, op.after, strict=True) if axis not in keys)
+    if inputs[0] != "zero" or ahead or keys.intersection(op.axes).difference(op.to):
+        return mixture(*inputs)
+    return "unread" if keys.intersection(op.axes) or len(node.inputs) > 2 else "zero"
 
 
 @to_step.rule(Convolution)

@@ -83,6 +83,19 @@ class BeamKeys(Op):
 
 
 @dataclass(frozen=True)
+class Grow(Op):
+    """A state of each key so far, with zeros for the new keys: its axis `past` becomes `keys`.
+
+    Inputs: the state; a value with the axis `new`, of which only the size counts.
+    """
+
+    kind: ClassVar[str] = "grow"
+    past: str
+    new: str
+    keys: str
+
+
+@dataclass(frozen=True)
 class Places(Op):
     """The positions of the keys of a growing cache, after new ones were appended: int64 [keys].
 
@@ -316,6 +329,34 @@ def _as_keys_cost(op: AsKeys, node: Node) -> Cost:
     return replace(FREE, reach=Reach(op.positions, "local", op.window - 1, op.window - 1, Axis("r", op.window)))
 
 
+@types.rule(Grow)
+def _grow_types(op: Grow, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    state, new = inputs
+    require(op.past in state.names and op.new in new.names, f"{state} and {new} have no axes {op.past} and {op.new}")
+    return (Type(state.dtype, tuple(Axis(op.keys) if axis.name == op.past else axis for axis in state.axes)),)
+
+
+@mixes.rule(Grow)
+def _grow_mixes(op: Grow, node: Node) -> frozenset[str]:
+    return frozenset({op.past, op.new})
+
+
+@to_torch.rule(Grow)
+def _grow_torch(op: Grow, node: Node, torch: TorchNamespace) -> Callable[[Any, Any], Any]:
+    state, new = (value.type for value in node.inputs)
+    pads = [0, 0] * (len(state.axes) - state.names.index(op.past))
+    return lambda x, y: torch.functional.pad(x, (*pads[:-1], y.shape[new.names.index(op.new)]))
+
+
+@to_onnx.rule(Grow)
+def _grow_onnx(op: Grow, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    state, new = (value.type for value in node.inputs)
+    index, at = state.names.index(op.past), new.names.index(op.new)
+    count = onnx.op("Shape", inputs[1], start=at, end=at + 1)
+    pads = onnx.op("Concat", [0] * (len(state.axes) + index), count, [0] * (len(state.axes) - index - 1), axis=0)
+    return (onnx.op("Pad", inputs[0], pads),)
+
+
 @types.rule(Places)
 def _places_types(op: Places, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (index,) = inputs
@@ -355,6 +396,7 @@ cost.rule(Places)(per_result(0))
 cost.rule(Append)(per_result(0))
 cost.rule(Write)(per_result(0))
 cost.rule(BeamKeys)(per_result(0))
+cost.rule(Grow)(per_result(0))
 
 
 @primitive("as_keys", on=None, window=optional("number"))

@@ -11,6 +11,8 @@ from xformc.compiler.graph.rules import (
     OnnxEmitter,
     TorchNamespace,
     cost,
+    hidden,
+    hidden_as_given,
     mixes,
     mixes_nothing,
     require,
@@ -77,6 +79,7 @@ def _expand_onnx(op: Expand, node: Node, onnx: OnnxEmitter, inputs: tuple[str, .
 
 
 for _op in (Align, Expand):
+    hidden.rule(_op)(hidden_as_given)
     cost.rule(_op)(lambda op, node: FREE)
 
 

@@ -17,6 +17,7 @@ from xformc.compiler.graph.rules import (
     cost,
     hidden,
     mixes,
+    mixture,
     require,
     to_onnx,
     to_step,
@@ -26,7 +27,7 @@ from xformc.compiler.graph.rules import (
 from xformc.compiler.ops.elementwise import Add
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.layout import aligner, emit_aligned
-from xformc.compiler.ops.masks import MASKED, PaddingMask, Select
+from xformc.compiler.ops.masks import MASKED, Fill, PaddingMask, Select
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,11 @@ class Reduce(Op):
 
 @dataclass(frozen=True)
 class CumulativeSum(Op):
-    """The cumulative sum along `axis`: `y[t] = x[0] + .. + x[t]`."""
+    """The cumulative sum along `axis`: `y[t] = x[0] + .. + x[t]`, or the sum of x[t] and all after it (`reverse`)."""
 
     kind: ClassVar[str] = "cumulative_sum"
     axis: str
+    reverse: bool = False
 
 
 @types.rule(Reduce)
@@ -89,6 +91,14 @@ def _reduce_hidden(op: Reduce, node: Node, inputs: tuple[Hidden, ...], keys: fro
     return held
 
 
+@hidden.rule(CumulativeSum)
+def _cumulative_sum_hidden(op: CumulativeSum, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    """Zeros at later keys change no sum; there, a forward sum over keys has the sum of all others."""
+    if inputs[0] != "zero":
+        return mixture(*inputs)
+    return "unread" if op.axis in keys and not op.reverse else "zero"
+
+
 @to_step.rule(Reduce)
 def _reduce_step(op: Reduce, node: Node, step: Stepper) -> tuple[Value, ...]:
     """The state is the first value; every other function sees later positions."""
@@ -107,6 +117,8 @@ def _reduce_step(op: Reduce, node: Node, step: Stepper) -> tuple[Value, ...]:
 @to_step.rule(CumulativeSum)
 def _cumulative_sum_step(op: CumulativeSum, node: Node, step: Stepper) -> tuple[Value, ...]:
     """The state is the sum so far."""
+    if op.reverse:
+        raise step.refuse("every position sees the ones after it", "only a forward sum is causal")
     (x,), name = node.inputs, node.outputs[0].name
     axes = tuple(Axis(axis.name, 1) if axis.name == step.time else axis for axis in x.type.axes)
     past = step.state(f"{name}/sum", Type(x.type.dtype, axes))
@@ -230,12 +242,13 @@ FUNCTIONS = {
 @to_torch.rule(CumulativeSum)
 def _cumulative_sum_torch(op: CumulativeSum, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
     index = node.inputs[0].type.names.index(op.axis)
-    return lambda x: x.cumsum(index)
+    return lambda x: x.flip(index).cumsum(index).flip(index) if op.reverse else x.cumsum(index)
 
 
 @to_onnx.rule(CumulativeSum)
 def _cumulative_sum_onnx(op: CumulativeSum, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    return (onnx.op("CumSum", *inputs, node.inputs[0].type.names.index(op.axis)),)
+    direction = {"reverse": 1} if op.reverse else {}
+    return (onnx.op("CumSum", *inputs, node.inputs[0].type.names.index(op.axis), **direction),)
 
 
 @cost.rule(Reduce)
@@ -249,10 +262,15 @@ def _cumulative_sum_cost(op: CumulativeSum, node: Node) -> Cost:
     return replace(per_result(1)(op, node), reach=Reach(op.axis, "all"))
 
 
-@primitive("cumulative_sum")
-def _cumulative_sum(site: Site, x: Value) -> Value:
-    """The sum of the values up to each position."""
-    return site.emit(CumulativeSum(site.positions(x)), x)
+@primitive("cumulative_sum", over=optional("name"), reverse=optional("flag"))
+def _cumulative_sum(site: Site, x: Value, over: str = "positions", reverse: bool = False) -> Value:
+    """The sum of the values up to each position, or from it to the last (`reverse`), or along another axis.
+
+    Over `keys`, what a causal mask hides must be zero, as after softmax, sigmoid, relu or exp.
+    """
+    axis = site.axis(x, over).name
+    mask = site.mask(axis) if reverse else None
+    return site.emit(CumulativeSum(axis, reverse), x if mask is None else site.emit(Fill(0.0), x, mask, name="real"))
 
 
 def _reduction(function: str) -> None:

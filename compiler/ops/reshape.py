@@ -9,8 +9,19 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import FREE, per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, optional, primitive
-from xformc.compiler.graph.rules import OnnxEmitter, TorchNamespace, cost, mixes, require, to_onnx, to_torch, types
-from xformc.compiler.ops.layout import aligner, emit_aligned
+from xformc.compiler.graph.rules import (
+    OnnxEmitter,
+    TorchNamespace,
+    cost,
+    hidden,
+    hidden_as_given,
+    mixes,
+    require,
+    to_onnx,
+    to_torch,
+    types,
+)
+from xformc.compiler.ops.layout import Align, aligner, emit_aligned
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,10 @@ def _merge_mixes(op: Merge, node: Node) -> frozenset[str]:
 @mixes.rule(Join)
 def _join_mixes(op: Join, node: Node) -> frozenset[str]:
     return frozenset({op.axis, *(value.type.names[-1] for value in node.inputs)})
+
+
+hidden.rule(Split)(hidden_as_given)
+hidden.rule(Merge)(hidden_as_given)
 
 
 def _listed(axes: tuple[Axis, ...]) -> str:
@@ -171,11 +186,18 @@ def _merge(site: Site, x: Value, axes: tuple[Axis, ...], to: Axis, positions: bo
     return site.emit(Merge(tuple(part.name for part in parts), to.name), x)
 
 
-@primitive("join", by="value", to="axis")
-def _join(site: Site, x: Value, by: Value, to: Axis) -> Value:
-    """`x` and `by`, concatenated along their last axes into the axis `to`."""
-    sizes = [site.last(value).size or 0 for value in (x, by)]
-    if sum(sizes) != to.size:
-        hint = f"set it to {' + '.join(value.type.names[-1] for value in (x, by))}"
-        raise site.refuse(f"the last axes of {x.type} and {by.type} have a total size of {sum(sizes)}, not {to}", hint)
+@primitive("join", by="value", to="axis", over=optional("name"))
+def _join(site: Site, x: Value, by: Value, to: Axis, over: str | None = None) -> Value:
+    """`x` and `by`, concatenated along their last axes, or another axis of both (`over`), into a last axis `to`."""
+    if over is not None:
+        x, by = (site.emit(Align((site.axis(value, over).name,)), value, name=over) for value in (x, by))
+    axes = [site.last(value) for value in (x, by)]
+    unknown = next((axis for axis in axes if axis.size is None), None)
+    if unknown is not None:
+        hint = "name an axis of both with 'over'; concatenate joins positions"
+        raise site.refuse(f"the size of {unknown} is known only at run time", hint)
+    total = sum(axis.size or 0 for axis in axes)
+    if total != to.size:
+        hint = f"set it to {' + '.join(axis.name for axis in axes)}"
+        raise site.refuse(f"the last axes of {x.type} and {by.type} have a total size of {total}, not {to}", hint)
     return site.emit(Join(to.name), x, by)

@@ -10,12 +10,15 @@ from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.lengths import Length, divide_up
 from xformc.compiler.graph.primitives import Site, optional, primitive
 from xformc.compiler.graph.rules import (
+    Hidden,
     OnnxEmitter,
     Stepper,
     TorchNamespace,
     cost,
+    hidden,
     lengths,
     mixes,
+    mixture,
     require,
     to_onnx,
     to_step,
@@ -64,6 +67,13 @@ def _slice_types(op: Slice, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 @mixes.rule(Slice)
 def _slice_mixes(op: Slice, node: Node) -> frozenset[str]:
     return frozenset({op.axis, op.to})
+
+
+@hidden.rule(Slice)
+def _slice_hidden(op: Slice, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    """Of an axis of unknown size, elements beyond its end are zero."""
+    known = node.inputs[0].type.axis(op.axis).size is not None
+    return inputs[0] if known else mixture(*inputs)
 
 
 @lengths.rule(Slice)

@@ -9,11 +9,11 @@ from xformc.compiler.graph.cost import FREE, per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, primitive
 from xformc.compiler.graph.rules import (
-    Hidden,
     OnnxEmitter,
     TorchNamespace,
     cost,
     hidden,
+    hidden_as_given,
     mixes,
     mixes_nothing,
     to_onnx,
@@ -55,11 +55,7 @@ for _op in (Noise, StopGradient):
     mixes.rule(_op)(mixes_nothing)
 cost.rule(Noise)(per_result(1))
 cost.rule(StopGradient)(lambda op, node: FREE)
-
-
-@hidden.rule(StopGradient)
-def _stop_gradient_hidden(op: StopGradient, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    return inputs[0]
+hidden.rule(StopGradient)(hidden_as_given)
 
 
 @to_torch.rule(Noise)

@@ -10,6 +10,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.graph_builder import copy_node, rebuild
 from xformc.compiler.graph.rules import RuleError
+from xformc.compiler.ops.convolution import Convolution
 from xformc.compiler.ops.keys import ROOM, AsKeys, BeamKeys, Write
 from xformc.compiler.ops.masks import Reached
 from xformc.compiler.passes.step import Decoder, Lineage, rebuilt, with_beam, with_beam_axis
@@ -47,6 +48,7 @@ class _Lifting:
             frozenset(self.caches),
         )
         self.places: Value | None = None
+        self.keys: set[str] = set()
 
     def run(self) -> Decoder:
         """The decoder with the beam."""
@@ -66,7 +68,10 @@ class _Lifting:
         inputs = [self.values[value.name] for value in node.inputs]
         if isinstance(op, Write):
             copy_node(self.builder, self.values, node)
+        elif isinstance(op, Convolution) and self.keys.intersection(op.axes):
+            raise RuleError(f"{node.outputs[0].name} is a convolution over keys, which has neighbours of others")
         elif isinstance(op, AsKeys) and op.positions == ROOM:
+            self.keys.add(op.keys)
             self._emit(node, BeamKeys(BEAM.name, ROOM, op.keys), (*inputs, ranks))
         elif isinstance(op, Reached):
             self._emit(node, op, (*inputs, ancestors, ranks))

@@ -13,12 +13,14 @@ from types import MappingProxyType
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Graph, Node, Op, Value, pruned
 from xformc.compiler.graph.graph_builder import GraphBuilder, copy_node, rebuild
-from xformc.compiler.graph.rules import HIDING, Hidden, RuleError, hidden, mixed_axes, mixture, to_step
+from xformc.compiler.graph.rules import HIDING, UNREAD, Hidden, RuleError, hidden, mixed_axes, mixture, to_step
 from xformc.compiler.graph.timed import outputs_of, timed_values
+from xformc.compiler.ops.convolution import Convolution
 from xformc.compiler.ops.elementwise import Add
-from xformc.compiler.ops.keys import ROOM, AsKeys, Places
+from xformc.compiler.ops.keys import PAST, ROOM, AsKeys, Grow, Places
 from xformc.compiler.ops.layout import Expand
 from xformc.compiler.ops.positions import Positions
+from xformc.compiler.ops.reduction import CumulativeSum
 from xformc.format.inputs import USUAL, Vocabularies
 from xformc.format.tokens import SpecialTokens
 
@@ -121,6 +123,7 @@ class Decoder:
         return self.step.outputs[0] if self.projection is None else self.projection.outputs[0]
 
 
+_ZERO = "softmax, sigmoid, relu and exp of masked scores are zero"
 _ALONE = "compute it by an engine of its own that reads the text"
 _WHOLE = "one result of the whole text is possible, such as a mean over its positions"
 
@@ -227,7 +230,8 @@ class _Derivation:
         self.values = {time: self.token, **self.builder.take_parameters(graph)}
         self.states: list[State] = []
         self._pending: dict[str, tuple[Value, Value | None]] = {}
-        self.keys: set[str] = set()
+        self.keys: dict[str, int | None] = {}
+        self.held: dict[str, Hidden] = {}
         self.hidden: dict[tuple[str, str], Hidden] = {}
         self.node: Node | None = None
         self.used_places: Value | None = None
@@ -249,11 +253,11 @@ class _Derivation:
     def add(self, node: Node) -> None:
         self.node = node
         if isinstance(node.op, AsKeys) and node.op.positions == self.time:
-            self.keys.add(node.op.keys)
+            self.keys[node.op.keys] = node.op.window
         mixed = mixed_axes(node)
-        held = {axis: self._hide(node, axis) for axis in self.keys}
-        for axis in mixed & self.keys:
-            if held[axis] not in (*HIDING, "zero"):
+        self.held = {axis: self._hide(node, axis) for axis in self.keys}
+        for axis in mixed & self.keys.keys():
+            if self.held[axis] not in HIDING | UNREAD:
                 raise self.refuse("every position sees the ones after it", self._unmasked(node, axis))
         if self.time not in mixed:
             for value in node.inputs:
@@ -293,14 +297,35 @@ class _Derivation:
         return self.builder.emit_all(op, inputs, name, self.node.place)
 
     def state(self, name: str, type: Type, initial: Value | None = None) -> Value:
-        if grown := self.keys.intersection(type.names):
-            raise self.refuse(f"its state has the axis {', '.join(sorted(grown))}, which grows with each step")
+        grown = next((axis for axis in type.names if axis in self.keys), None)
+        if grown is not None:
+            return self._growing(name, type, grown)
         state = self.builder.input(name, type)
         self._pending[state.name] = (state, initial)
         return state
 
+    def _growing(self, name: str, type: Type, keys: str) -> Value:
+        """A state of each key so far. In the steps before its own, a key had no content: so the new keys' is zero."""
+        if self.held[keys] not in UNREAD:
+            reason = f"its state has the axis {keys}, which grows with each step"
+            raise self.refuse(reason, f"for keys after the query, {_ZERO}")
+        if self.keys[keys] is not None:
+            raise self.refuse(f"its state has the axis {keys}, of which a window is left in each step")
+        past = ROOM if self.fixed else PAST
+        axes = tuple(Axis(past) if axis.name == keys else axis for axis in type.axes)
+        state = self.builder.input(name, Type(type.dtype, axes))
+        if self.fixed:
+            grown = self.emit(AsKeys(past, keys), (state,), f"{name}/keys")
+        else:
+            grown = self.emit(Grow(past, self.time, keys), (state, self.token), f"{name}/keys")
+        self._pending[grown.name] = (state, None)
+        return grown
+
     def carry(self, state: Value, new: Value) -> None:
         past, initial = self._pending.pop(state.name)
+        if self.fixed and ROOM in past.type.names and ROOM not in new.type.names:
+            keys = new.type.names[past.type.names.index(ROOM)]
+            new = self.emit(AsKeys(keys, ROOM), (new,), f"{past.name}/room")
         self.states.append(State(past, new, initial))
 
     def position(self) -> Value:
@@ -339,7 +364,7 @@ class _Derivation:
         )
         for value in node.outputs:
             if axis in value.type.names:
-                self.hidden[value.name, axis] = known
+                self.hidden[value.name, axis] = "open" if known == "unread" else known
         return known
 
     def _unmasked(self, node: Node, axis: str) -> str:
@@ -348,6 +373,8 @@ class _Derivation:
         if exposing is None:
             return "make the mask causal"
         at = f" at {exposing.place}" if exposing.place and exposing is not node else ""
+        if isinstance(exposing.op, CumulativeSum | Convolution) and exposing is node:
+            return f"the mask is causal, but what '{exposing.op.kind}' sees of masked keys must be zero; there {_ZERO}"
         return f"the mask is causal, but '{exposing.op.kind}'{at} lets masked keys count; mask the scores after it"
 
     def _exposing(self, node: Node, axis: str) -> Node | None:
@@ -355,7 +382,7 @@ class _Derivation:
         todo, seen = [node], {id(node)}
         while todo:
             current = todo.pop(0)
-            if any(self.hidden.get((value.name, axis)) in (*HIDING, "zero") for value in current.inputs):
+            if any(self.hidden.get((value.name, axis)) in {*HIDING, "zero"} for value in current.inputs):
                 return current
             scores = (value for value in current.inputs if axis in value.type.names)
             makers = [self.producers[value.name] for value in scores if value.name in self.producers]

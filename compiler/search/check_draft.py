@@ -72,7 +72,11 @@ class _Kept:
     def of(cls, decoder: Decoder, extend: Graph) -> "_Kept":
         makers, news = extend.producers(), dict(zip(decoder.states, extend.outputs[1:], strict=True))
         made = {state.past.name: makers.get(value.name) for state, value in news.items()}
-        appends = {name: node for name, node in made.items() if node is not None and isinstance(node.op, Append)}
+        appends = {
+            name: node
+            for name, node in made.items()
+            if node is not None and isinstance(node.op, Append) and node.inputs[0].name == name
+        }
         others = {state.past.name: value for state, value in news.items() if state.past.name not in appends}
         entries = (node.inputs[1] for node in appends.values())
         again = pruned(replace(extend, outputs=tuple(others.values()))) if others else None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.rules import OnnxEmitter
-from xformc.compiler.ops.keys import PAST, ROOM
+from xformc.compiler.ops.keys import PAST, ROOM, Grow
 from xformc.compiler.passes.rows import FURTHEST
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.search.carried import Integers
@@ -61,7 +61,9 @@ def after_types(decoder: Decoder) -> dict[str, Type]:
 def ragged(reading: Decoder) -> bool:
     """Whether prompts of different lengths may be read together, padded at the end: all states are caches of which a
     step reads no position that it has not written."""
-    return all(PAST in state.past.type.names for state in reading.states)
+    assert reading.extend is not None, "prompts are read by the step of several tokens"
+    caches = all(PAST in state.past.type.names for state in reading.states)
+    return caches and not any(isinstance(node.op, Grow) for node in reading.extend.nodes)
 
 
 def emit_refill(

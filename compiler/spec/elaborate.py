@@ -147,6 +147,7 @@ class Elaborator:
         repeat, names = step.repeat, [name for name, _ in step.body.steps if name is not None]
         carried = {name: self.binder.value(first, scope) for name, first in repeat.carry.items()}
         self.log.enter("repeat", "", path, x)
+        results: list[Value] = []
         for index in range(self.times(repeat, scope)):
             self.count(repeat.times.span, scope)
             turn = f"{path}/{index}"
@@ -158,7 +159,8 @@ class Elaborator:
             self.log.leave(x)
             carried = {name: after.values[name] for name in carried}
             turns.append({name: after.values[name] for name in names})
-        self.writer.end_repeat(carried.values())
+            results.append(x)
+        self.writer.end_repeat((*carried.values(), *(results[:-1] if carried else ())))
         return self.log.leave(x)
 
     def times(self, repeat: Repeat, scope: Scope) -> int:

@@ -169,6 +169,8 @@ class Parser:
             return self._call(tree.value, tree.span, None, level)
         if any(key in tree.entries for key in ("repeat", "do")):
             return self._inline(tree, level)
+        if isinstance(tree.value, tuple) and level is not None and level not in self.signatures:
+            return Inline(tree.span, level, None, self._list(tree), None)
         if "choose" in tree.entries:
             return self._choose(tree, level)
         if len(tree.entries) != 1:

@@ -51,7 +51,7 @@ class Writer:
         self._declared: dict[str, Parameter] = {}
         self._spans: dict[str, Span] = {}
         self._stages: dict[str, Problem] = {}
-        self._carried: set[str] = set()
+        self._optional: set[str] = set()
         self.behind: dict[str, tuple[str, Op]] = {}
         """The values whose last axis came behind another by matching names, each with that axis and the op."""
         self._masks: dict[str, Value] = {}
@@ -215,9 +215,9 @@ class Writer:
         """Note that `value` is that of a stage: if nothing uses it, the stage is named and not its last step."""
         self._stages[value.name] = Problem(span, f"the result of the stage '{name}' is never used")
 
-    def end_repeat(self, carried: Iterable[Value]) -> None:
-        """Note the values that a last turn would carry to the next: nothing has to use them."""
-        self._carried.update(value.name for value in carried)
+    def end_repeat(self, values: Iterable[Value]) -> None:
+        """Note values that nothing has to use: what a last turn would carry to the next, and what others return."""
+        self._optional.update(value.name for value in values)
 
     def finish(self, results: Sequence[Value]) -> Graph:
         """The graph. Raises: SpecError for ties to unknown parameters; for unused results, inputs and parameters."""
@@ -225,13 +225,13 @@ class Writer:
         for name in self._tied.members:
             known, first = self._root.parameters[name], self._declared[name]
             self._root.parameters[name] = replace(known, initial=first.initial, outputs=first.outputs)
-        graph = self._without_carried(self._root.finish(results))
+        graph = self._without_optional(self._root.finish(results))
         raise_problems(self._unused(graph) or self._idle(graph))
         return graph
 
-    def _without_carried(self, graph: Graph) -> Graph:
-        """The graph without what only values that a last turn would carry need, and without its parameters."""
-        read = self._carried.union(value.name for node in graph.nodes for value in node.inputs)
+    def _without_optional(self, graph: Graph) -> Graph:
+        """The graph without what only values that nothing has to use need, and without its parameters."""
+        read = self._optional.union(value.name for node in graph.nodes for value in node.inputs)
         ends = [value for node in graph.nodes for value in node.outputs if value.name not in read]
         rest = replace(pruned(replace(graph, outputs=(*graph.outputs, *ends))), outputs=graph.outputs)
         for name in {one.name for one in graph.parameters} - {one.name for one in rest.parameters}:
