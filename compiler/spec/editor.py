@@ -73,7 +73,7 @@ def _bodies() -> Schema:
     return {
         "step": {"anyOf": [names, _inline(), _choose(), calls]},
         "argument": {"anyOf": [step, steps]},
-        "body": {"anyOf": [names, steps, {"type": "object", "additionalProperties": step}]},
+        "body": {"anyOf": [names, steps, {"type": "object", "additionalProperties": {"anyOf": [step, steps]}}]},
         "block": _block(),
     }
 
