@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
 from xformc.errors import UserError
-from xformc.format.names import WEIGHTS
+from xformc.format.names import CHECKPOINTS, WEIGHTS
 from xformc.trainer.parallel import read_like
 
 OPTIMIZER, STATE, SCORES = "optimizer.safetensors", "state.json", "scores.json"
@@ -51,7 +51,7 @@ class State:
 
 def checkpoint_folder(run: Path, step: int) -> Path:
     """The folder of a run's checkpoint."""
-    return run / "checkpoints" / f"{step:08d}"
+    return run / CHECKPOINTS / f"{step:08d}"
 
 
 def load_checkpoint(folder: Path, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> State:
@@ -78,7 +78,7 @@ def newest_checkpoint(run: Path) -> Path | None:
 
 def list_checkpoints(run: Path) -> list[Path]:
     """Return the folders of a run's checkpoints, oldest first."""
-    folder = run / "checkpoints"
+    folder = run / CHECKPOINTS
     found = folder.iterdir() if folder.is_dir() else ()
     return sorted(path for path in found if re.fullmatch(r"\d{8,}", path.name) and path.is_dir())
 

@@ -1,6 +1,5 @@
 """Starts a command in several processes on this machine, by torch's elastic launcher."""
 
-import ctypes
 import logging
 import os
 import signal
@@ -23,9 +22,6 @@ STARTED = "XFORMC_LAUNCHED"
 SECONDS_TO_END = "5"
 ENDED = 128 + signal.SIGTERM
 """The exit code of a process that the launcher has ended, because another one had failed."""
-
-PR_SET_PDEATHSIG = 1
-
 
 _AFTER_ANOTHER = {LOST: "lost its connection to the others", ENDED: "was ended"}
 """What became of a process that ended because another one had."""
@@ -57,12 +53,6 @@ def launch(count: int, arguments: Sequence[str]) -> None:
             _report(error, count)
         except SignalException as error:
             raise KeyboardInterrupt if error.sigval == signal.SIGINT else SystemExit(128 + error.sigval) from error
-
-
-def end_with_launcher() -> None:
-    """End this process when the one that started it has gone; on Linux."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _report(error: ChildFailedError, count: int) -> None:

@@ -9,8 +9,16 @@ import torch
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.trainer.data.added_symbols import with_symbols
-from xformc.trainer.data.data_schema import DataSchema
-from xformc.trainer.data.dataset import Corpus, EncodedCorpus, encode_corpus, make_tokenizer, reads_text
+from xformc.trainer.data.data_schema import DataSchema, data_schema
+from xformc.trainer.data.dataset import (
+    Corpus,
+    EncodedCorpus,
+    encode_corpus,
+    find_corpus,
+    make_tokenizer,
+    read_corpus,
+    reads_text,
+)
 from xformc.trainer.data.own_vocabulary import file_hash, own_tokenizer
 from xformc.trainer.data.redrawn_texts import redraw_of
 from xformc.trainer.data.result_examples import piece_labels
@@ -97,6 +105,13 @@ def identify(
         start_sha256=None if options.start is None else weights_hash(options.start),
         tokenizer_sha256=None if options.tokenizer is None else file_hash(options.tokenizer),
     )
+
+
+def hash_data(spec: Spec, data: Path, languages: str | None) -> str:
+    """Return a hash of the training and validation data of a run. Raises: UserError as `read_corpus`."""
+    schema = data_schema(spec)
+    corpus = read_corpus(find_corpus(data, schema, languages), schema)
+    return hash_text(f"{corpus.train.sha256} {corpus.valid.sha256}")
 
 
 def open_run(

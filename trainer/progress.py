@@ -5,10 +5,11 @@ import math
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -19,7 +20,7 @@ from xformc.files import atomic_write, writing
 from xformc.trainer.checkpoint import State
 from xformc.trainer.loop import Update, mean_loss
 from xformc.trainer.scores.checkpoint_scores import Scored
-from xformc.trainer.sinks import Sink
+from xformc.trainer.sinks import Numbers, Outcome, Sink
 
 UPDATES_PER_LINE = 10
 SKIPPED_IN_A_ROW = 10
@@ -74,8 +75,9 @@ class Report:
     ) -> None:
         """Stop the bar and start a new line."""
         self._progress.stop()
+        outcome: Outcome = "finished" if error is None else "failed" if isinstance(error, Exception) else "killed"
         for sink in list(self._sinks):
-            self._attempt(sink, sink.close)
+            self._attempt(sink, partial(sink.close, outcome))
 
     def note(self, text: str) -> None:
         """Print one line above the bar."""
@@ -144,9 +146,8 @@ class Report:
         content = {"step": state.step, "epoch": state.epoch, "seconds": round(state.seconds, 3), **numbers}
         with writing(self._metrics), self._metrics.open("a", encoding="utf-8") as file:
             file.write(json.dumps(content) + "\n")
-        logged = {name: value for name, value in numbers.items() if isinstance(value, int | float)}
         for sink in list(self._sinks):
-            self._attempt(sink, partial(sink.log, state.step, logged))
+            self._attempt(sink, partial(sink.log, state.step, _numbers(numbers)))
 
     def _attempt(self, sink: Sink, call: Callable[[], None]) -> None:
         """Call a sink; one that fails, as its server is gone, gets nothing more, and training goes on."""
@@ -184,16 +185,30 @@ def _diverged(reason: str) -> UserError:
     return UserError(f"training diverged: {reason}", hint=hint)
 
 
+def lines_until(metrics: Path, step: int) -> list[tuple[int, Numbers]]:
+    """The lines that stay when a run goes on behind this step: their steps and numbers."""
+    lines = [(line.pop("step"), line) for line in _kept(metrics, step)]
+    return [(step, _numbers(line, without=("epoch", "seconds"))) for step, line in lines]
+
+
+def _numbers(line: Mapping[str, object], without: Sequence[str] = ()) -> Numbers:
+    return {name: value for name, value in line.items() if isinstance(value, int | float) and name not in without}
+
+
 def _drop_lines_after(metrics: Path, step: int) -> None:
-    if not metrics.exists():
-        return
-    kept: list[str] = []
-    for line in metrics.read_text(encoding="utf-8").splitlines():
+    if metrics.exists():
+        kept = [json.dumps(line) + "\n" for line in _kept(metrics, step)]
+        with writing(metrics), atomic_write(metrics) as part:
+            part.write_text("".join(kept), encoding="utf-8")
+
+
+def _kept(metrics: Path, step: int) -> list[dict[str, Any]]:
+    kept: list[dict[str, Any]] = []
+    for line in metrics.read_text(encoding="utf-8").splitlines() if metrics.exists() else ():
         try:
             content = json.loads(line)
         except ValueError:  # a killed run was writing this line
             break
         if content["step"] <= step and content.get("scored_step") != step:  # that score comes again
-            kept.append(line + "\n")
-    with writing(metrics), atomic_write(metrics) as part:
-        part.write_text("".join(kept), encoding="utf-8")
+            kept.append(content)
+    return kept

@@ -1,41 +1,53 @@
 """Where the metrics of a run go beside metrics.jsonl, the record: TensorBoard, Weights & Biases, MLflow."""
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
+from uuid import uuid4
 
 from xformc.errors import UserError
+from xformc.files import atomic_write
+
+ID = "log_id"
+"""The file of a run with the name that it has in its sinks."""
 
 Numbers = Mapping[str, float]
+Outcome = Literal["finished", "failed", "killed"]
+"""How a training ended: as it should, by an error, or by a signal."""
 
 
 @dataclass(frozen=True)
 class Sink:
-    """An open sink. log: takes a step and its numbers by name. close: writes what is left."""
+    """An open sink. log: takes a step and its numbers by name. close: writes what is left, and how training ended."""
 
     name: str
     log: Callable[[int, Numbers], None]
-    close: Callable[[], None]
+    close: Callable[[Outcome], None]
 
 
 @dataclass(frozen=True)
 class Place:
     """What a sink is told about a run. run: its folder. project: the spec's name. first: the step that it goes on with;
-    what a killed run has logged after it is to be dropped. settings: what is shown beside the metrics."""
+    what a killed run has logged after it is to be dropped. settings: what is shown beside the metrics. before: the
+    numbers of earlier steps, which a killed run may not have sent."""
 
     run: Path
     project: str
     first: int
     settings: Mapping[str, object]
+    before: Sequence[tuple[int, Numbers]] = ()
 
     @property
     def id(self) -> str:
-        """A name for this run that stays the same when it is resumed."""
-        return hashlib.sha256(str(self.run.resolve()).encode()).hexdigest()[:16]
+        """A name for this run, drawn when it is first asked for, which stays the same when it is resumed."""
+        path = self.run / ID
+        if not path.exists():
+            with atomic_write(path) as part:
+                part.write_text(f"{uuid4().hex[:16]}\n", encoding="utf-8")
+        return path.read_text(encoding="utf-8").strip()
 
 
 def check_sinks(names: Sequence[str]) -> None:
@@ -72,7 +84,7 @@ def _tensorboard(place: Place) -> Sink:
         for name, value in numbers.items():
             writer.add_scalar(name, value, step)
 
-    return Sink("tensorboard", log, writer.close)
+    return Sink("tensorboard", log, lambda outcome: writer.close())
 
 
 def _wandb(place: Place) -> Sink:
@@ -83,7 +95,16 @@ def _wandb(place: Place) -> Sink:
     run = known.init(
         project=place.project, id=place.id, name=place.run.name, dir=str(place.run), resume="allow", config=settings
     )
-    return Sink("wandb", lambda step, numbers: run.log(dict(numbers), step=step), run.finish)
+    sent = run.step if run.resumed else 0  # the step after the last one that the server has
+    for step, numbers in place.before:
+        if step >= sent:
+            run.log(dict(numbers), step=step)
+    codes = {"finished": 0, "failed": 1, "killed": 130}
+    return Sink(
+        "wandb",
+        lambda step, numbers: run.log(dict(numbers), step=step),
+        lambda outcome: run.finish(exit_code=codes[outcome]),
+    )
 
 
 def _mlflow(place: Place) -> Sink:
@@ -111,7 +132,9 @@ def _mlflow(place: Place) -> Sink:
             if step > logged[name]:  # a killed run has logged more than its checkpoint, which MLflow keeps
                 client.log_metric(run, name, value, step=step)
 
-    return Sink("mlflow", log, lambda: client.set_terminated(run))
+    for step, numbers in place.before:
+        log(step, numbers)
+    return Sink("mlflow", log, lambda outcome: client.set_terminated(run, outcome.upper()))
 
 
 SINKS: Mapping[str, tuple[str, str, Callable[[Place], Sink]]] = {

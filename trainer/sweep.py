@@ -14,6 +14,7 @@ from xformc.compiler.spec.tree import parse_yaml
 from xformc.errors import UserError
 from xformc.files import atomic_write
 from xformc.format.names import WEIGHTS
+from xformc.trainer.parent import end_with_parent
 from xformc.trainer.run import METRICS, SCORES
 
 MOST = 1_000
@@ -79,12 +80,12 @@ def text_of(settings: Settings) -> str:
     return " ".join(f"{path}={json.dumps(value, default=str)}" for path, value in settings.items()) or "(as it is)"
 
 
-def check_begun(out: Path, spec: str, options: Sequence[str]) -> None:
-    """Record what all runs of a sweep have in common: the spec, and the options of the command line.
+def check_begun(out: Path, spec: str, data: str, options: Sequence[str]) -> None:
+    """Record what all runs of a sweep have in common: the spec, a hash of the data, and the command line's options.
 
     Raises: UserError if the sweep in `out` was begun with others, so that its results would not belong together.
     """
-    path, own = out / BEGUN, {"spec": spec, "options": list(options)}
+    path, own = out / BEGUN, {"spec": spec, "data": data, "options": list(options)}
     if not path.exists():
         out.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as part:
@@ -94,7 +95,7 @@ def check_begun(out: Path, spec: str, options: Sequence[str]) -> None:
         known: dict[str, object] = dict(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise UserError(f"cannot be read: {error}", place=str(path)) from error
-    words = {"spec": "another spec", "options": "other options"}
+    words = {"spec": "another spec", "data": "other data", "options": "other options"}
     changed = [words[name] for name, value in own.items() if known.get(name) != value]
     if changed:
         hint = "give the same ones, or another --output"
@@ -114,7 +115,9 @@ def sweep(
         note(f"{number} of {len(grid)}: {text_of(settings)}  ({run})")
         code = 0
         if not (run / SCORES).exists():
-            code = subprocess.run(command(settings, run), stdout=subprocess.DEVNULL, check=False).returncode
+            code = subprocess.run(
+                command(settings, run), stdout=subprocess.DEVNULL, check=False, preexec_fn=end_with_parent
+            ).returncode
         results.append(_result(settings, run, code))
         out.mkdir(parents=True, exist_ok=True)
         with atomic_write(out / RESULTS) as part:

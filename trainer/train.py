@@ -37,7 +37,7 @@ from xformc.trainer.operations import operations_of, peak_of
 from xformc.trainer.optimizers import make_optimizer
 from xformc.trainer.parallel import check_shares, parallel, reshard
 from xformc.trainer.processes import ALONE, Processes, joined
-from xformc.trainer.progress import Report, check_finite
+from xformc.trainer.progress import Report, check_finite, lines_until
 from xformc.trainer.recompute import check_recompute, recompute
 from xformc.trainer.run import METRICS, SCORES, Identity, check_free, is_run, locked
 from xformc.trainer.schedule import schedule_of
@@ -182,7 +182,7 @@ def train_weights(
             state = load_checkpoint(newest, model, optimizer)
             exchange(optimizer)
         metrics, silent = (out / METRICS, quiet or is_quiet()) if processes.first else (None, True)
-        place = Place(out, spec.name, state.step + 1, asdict(identity))
+        place = Place(out, spec.name, state.step + 1, asdict(identity), lines_until(out / METRICS, state.step))
         sinks = open_sinks(options.log, place) if processes.first else []
         peak, seconds = peak_of(device, identity.precision, processes.count), recipe.seconds
         with Report(metrics, recipe.steps, state, sinks, seconds=seconds, peak=peak, quiet=silent) as report:

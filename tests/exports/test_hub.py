@@ -1,6 +1,7 @@
 """Pushes and pulls by huggingface_hub, against a stand-in of the few calls of the hub's API that small files need."""
 
 import base64
+import hashlib
 import json
 import shutil
 from collections.abc import Generator
@@ -19,10 +20,12 @@ HOST = "https://huggingface.co"  # of addresses in replies; nothing is sent ther
 
 
 class Hub(BaseHTTPRequestHandler):
-    """One repository, me/model, in memory; `sizes` are those that it says, if they are not the files'."""
+    """One public repository, me/model, in memory; `sizes` are those that it says, if they are not the files', and
+    `hashes` those of large files."""
 
     files: dict[str, bytes]
     sizes: dict[str, int]
+    hashes: dict[str, str]
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
@@ -45,8 +48,15 @@ class Hub(BaseHTTPRequestHandler):
         path = unquote(urlsplit(self.path).path)
         if path.startswith("/api/models/me/model"):
             sizes = {name: len(content) for name, content in self.files.items()} | self.sizes
-            siblings = [{"rfilename": name, "size": size, "blobId": "b"} for name, size in sizes.items()]
-            self.reply({"id": "me/model", "sha": COMMIT, "siblings": siblings})
+            siblings: list[dict[str, Any]] = [
+                {"rfilename": name, "size": size, "blobId": "b"} for name, size in sizes.items()
+            ]
+            for one in siblings:
+                if one["rfilename"] in self.hashes:
+                    one["lfs"] = {"size": one["size"], "sha256": self.hashes[one["rfilename"]], "pointerSize": 9}
+            self.reply({"id": "me/model", "sha": COMMIT, "private": False, "siblings": siblings})
+        elif path == "/me/model/resolve/main/README.md" and "README.md" in self.files:
+            self.reply(self.files["README.md"], {"ETag": '"card"', "X-Repo-Commit": COMMIT})
         elif (name := path.removeprefix(f"/me/model/resolve/{COMMIT}/")) in self.files:
             self.reply(self.files[name], {"ETag": f'"{len(name)}{name}"', "X-Repo-Commit": COMMIT})
         else:
@@ -69,7 +79,7 @@ class Hub(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Generator[type[Hub]]:
-    handler = type("Stand", (Hub,), {"files": {}, "sizes": {}})
+    handler = type("Stand", (Hub,), {"files": {}, "sizes": {}, "hashes": {}})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_address[1]}")
     Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -87,12 +97,12 @@ def test_an_engine_comes_back_from_the_hub(
     card = hub.files["README.md"].decode()
     assert card.startswith("---\nlibrary_name: xformc\nlicense: cc-by-4.0\n") and "| target | " in card
     assert json.loads((copy_engine / "certificate.json").read_text())["stages"][0]["what"] in card
-    hub.files |= {"model.bin": b"a pickle", ".gitattributes": b""}
+    hub.files |= {"weights.BIN": b"a pickle", ".gitattributes": b"", "\x1b[31m.py": b""}
     out = tmp_path / "pulled"
     result = xformc("pull", "me/model", "-o", out)
     assert result.code == 0, result.err
-    assert "not downloaded: model.bin" in result.out
-    assert {path.name for path in out.iterdir()} == {*hub.files} - {"model.bin", ".gitattributes"}
+    assert "not downloaded: weights.BIN, .gitattributes, \\x1b[31m.py" in result.out
+    assert {path.name for path in out.iterdir()} == {"README.md", *(path.name for path in copy_engine.iterdir())}
     assert all((out / path.name).read_bytes() == path.read_bytes() for path in copy_engine.iterdir() if path.is_file())
     assert xformc("inspect", out).code == 0
 
@@ -105,7 +115,9 @@ def test_an_engine_comes_back_from_the_hub(
         ({"a.json": b"{}"}, {"a.json": 1 << 45}, "bytes; the limit is"),
         ({"engine.json": b"{}"}, {}, "engine.json"),
         ({"a.bin": b"", "b.py": b""}, {}, "must have 1 to 10,000 files that are read, found 0"),
-        ({}, {"a.json": 3}, "the hub refuses"),
+        ({}, {"a.json": 3}, "the hub has failed"),
+        ({"a.json": b"{ }"}, {"a.json": 2}, "a.json has 3 bytes; 2 are listed"),
+        ({"a.json": b"{}", "b.json": b"{}"}, {"b.json": -2}, "does not say the size of b.json"),
     ],
 )
 def test_a_bad_repository_is_one_error(
@@ -114,6 +126,31 @@ def test_a_bad_repository_is_one_error(
     hub.files, hub.sizes = files, sizes
     assert message in mistake(xformc("pull", "me/model", "-o", tmp_path / "pulled"))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_card_stays_until_another_one_is_asked_for(
+    xformc: CommandLine, hub: type[Hub], copy_engine: Path, tmp_path: Path
+) -> None:
+    engine = tmp_path / "engine"
+    shutil.copytree(copy_engine, engine)
+    hub.files["README.md"] = b"my scores"
+    assert xformc("push", engine, "me/model").code == 0 and hub.files["README.md"] == b"my scores"
+    assert xformc("push", engine, "me/model", "--licence", "mit").code == 0
+    assert b"license: mit" in hub.files["README.md"]
+    (engine / "README.md").write_text("---\nlibrary_name: xformc\n---\nmine\n")
+    assert "the engine has a README.md" in mistake(xformc("push", engine, "me/model", "--licence", "mit"))
+    assert xformc("push", engine, "me/model").code == 0 and hub.files["README.md"].endswith(b"mine\n")
+    assert "is public" in mistake(xformc("push", engine, "me/model", "--private"))
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    assert "is a run" in mistake(xformc("push", tmp_path / "run", "me/model"))
+
+
+def test_a_large_file_has_the_hash_that_is_listed(xformc: CommandLine, hub: type[Hub], tmp_path: Path) -> None:
+    hub.files, hub.hashes = {"a.json": b"{}"}, {"a.json": hashlib.sha256(b"[]").hexdigest()}
+    assert "has another hash than is listed" in mistake(xformc("pull", "me/model", "-o", tmp_path / "pulled"))
+    hub.hashes = {"a.json": hashlib.sha256(b"{}").hexdigest()}
+    assert xformc("pull", "me/model", "-o", tmp_path / "pulled").code == 0
 
 
 def test_what_cannot_be_pushed_is_one_error(

@@ -1,7 +1,10 @@
 """Sinks of metrics get the numbers of metrics.jsonl, and never end a training."""
 
+import contextlib
 import json
+import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +45,55 @@ def test_failing_sinks_are_left_out(tmp_path: Path, capfd: pytest.CaptureFixture
         seen.append((step, numbers))
         raise OSError("the server is gone")
 
-    sink = Sink("mlflow", fail, lambda: None)
+    sink = Sink("mlflow", fail, lambda outcome: None)
     with Report(tmp_path / "metrics.jsonl", 3, State(), [sink]) as report:
         report.validation(State(step=1), 2.0)
         report.validation(State(step=2), 1.0)
     assert seen == [(1, {"valid_loss": 2.0})]
     assert "--log mlflow has failed, and gets no more metrics: the server is gone" in capfd.readouterr().err
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"), [(None, "finished"), (UserError("diverged"), "failed"), (KeyboardInterrupt(), "killed")]
+)
+def test_sinks_are_told_how_a_training_ended(error: BaseException | None, outcome: str) -> None:
+    ends = list[str]()
+    with (
+        contextlib.suppress(UserError, KeyboardInterrupt),
+        Report(None, 3, State(), [Sink("mlflow", lambda step, numbers: None, ends.append)]),
+    ):
+        if error is not None:
+            raise error
+    assert ends == [outcome]
+
+
+def test_a_run_is_the_same_in_its_sinks_when_it_goes_on_and_another_one_is_not(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for run in (first, second):
+        run.mkdir()
+    begun = replace(PLACE, run=first)
+    assert begun.id == replace(PLACE, run=first, first=7).id != replace(PLACE, run=second).id
+    (first / "log_id").unlink()
+    assert begun.id == replace(PLACE, run=first).id, "a new training in the same folder has drawn its own"
+
+
+def test_sinks_get_the_lines_before_a_resumed_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, before = list[int](), list[list[int]]()
+
+    def remember(place: Place) -> Sink:
+        before.append([step for step, numbers in place.before if "valid_loss" in numbers])
+        return Sink("mlflow", lambda step, numbers: seen.append(step), lambda outcome: None)
+
+    monkeypatch.setitem(SINKS, "mlflow", ("json", "mlflow-skinny", remember))  # type: ignore[misc]
+    text = SPEC.replace("every_steps: 5", "every_steps: 3")
+    data = write_corpus(tmp_path / "data", 40)
+    for steps in (6, 9):
+        spec = write_spec(tmp_path, text.replace("steps: 60", f"steps: {steps}"))
+        train_tiny(spec, data, tmp_path / f"run{steps}", Options(log=("mlflow",)))
+    shutil.rmtree(tmp_path / "run9" / "checkpoints" / "00000009")
+    train_tiny(spec, data, tmp_path / "run9", Options(log=("mlflow",), resume=True))
+    assert before == [[], [], [3, 6]] and seen[-1] == 9
 
 
 def test_tensorboard_has_the_losses(tmp_path: Path) -> None:

@@ -73,9 +73,12 @@ def test_sweep_trains_all_and_resumes(tmp_path: Path, xformc: CommandLine) -> No
     again = xformc(*words, "--resume")
     assert again.code == 0 and weights.stat().st_mtime_ns == written
     assert "begun with other options" in mistake(xformc(*words, "--resume", "--seed", "5"))
-    assert "begun with other options" in mistake(xformc(*words, "--resume", "--set", "sizes.dropout=0.3"))
+    assert "another spec and other options" in mistake(xformc(*words, "--resume", "--set", "sizes.dropout=0.3"))
     write_spec(tmp_path, SHORT.replace("steps: 2", "steps: 3"))
     assert "begun with another spec" in mistake(xformc(*words, "--resume"))
     write_spec(tmp_path, SHORT)
+    write_corpus(tmp_path / "data", 39)
+    assert "begun with other data" in mistake(xformc(*words, "--resume"))
+    write_corpus(tmp_path / "data", 40)
     grid(tmp_path, "- {train.seed: 3}\n- {train.stepz: 3}\n")
     assert "train.stepz=3" in mistake(xformc(*words, "--resume"))

@@ -17,7 +17,7 @@ from xformc.terminal import progress_console
 FOLDER_HELP = "An engine, or a folder made by `xformc export hf`."
 REPOSITORY_HELP = "The repository on the hub: NAME, or USER/NAME."
 LICENCE_HELP = "The identifier of the licence, for the card of an engine: apache-2.0."
-PRIVATE_HELP = "A new repository is private."
+PRIVATE_HELP = "A new repository is private; one that is there must be."
 REVISION_HELP = "A branch, tag or commit.  [default: main]"
 LIMIT_HELP = "Refuse a repository with more."
 
@@ -38,20 +38,23 @@ def push(
     xformc push models/gpt2 me/gpt2
 
     Needs the package huggingface_hub and its login, `hf auth login`. The files of an engine are checked against their
-    hashes first, and its README.md is a model card: what it is, and its certificate.
+    hashes first. A README.md in the folder is its model card. An engine without one gets a card that says what it is,
+    with its certificate, unless the repository has a card already; --licence writes it anew.
     """
     from xformc.exports.card import CARD, checked_licence
     from xformc.exports.hub import files_of
     from xformc.exports.hub import push as upload
 
     files = files_of(folder)
-    is_engine = MANIFEST in files
+    is_engine, licence = MANIFEST in files, checked_licence(licence)
     if licence is not None and not is_engine:
         raise UserError("--licence: an exported model has its card", hint="xformc export hf --licence ID")
-    card = _card(folder, read_manifest(folder), checked_licence(licence)) if is_engine and CARD not in files else None
+    if licence is not None and CARD in files:
+        raise UserError(f"--licence: the engine has a {CARD}", hint="write the licence into it, or remove it")
+    card = _card(folder, read_manifest(folder), licence) if is_engine and CARD not in files else None
     with progress_console().status("uploading"):
-        address = upload(folder, repository, files, card, private=private)
-    print(f"{address}: {len(files) + (card is not None)} files")
+        found = upload(folder, repository, files, card, licensed=licence is not None, private=private)
+    print(f"{found.address}: {found.files} files")
 
 
 def pull(

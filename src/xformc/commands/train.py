@@ -73,7 +73,7 @@ def train(
         begun = (start, tokenizer)
         words = _words(languages, minutes, seed, begun, log, nproc, compile_model=compile_model, shard=shard)
         out = output or Path("runs") / f"{Path(spec).stem}-sweep"
-        return _sweep(spec, settings or [], sweep, ["--data", str(data), *words], out, resume=resume)
+        return _sweep(spec, settings or [], sweep, ["--data", str(data), *words], out, (data, languages), resume=resume)
     if nproc is not None and _launch(nproc):
         return
     with uncollected():
@@ -120,8 +120,18 @@ def _words(
     return [*words, *(["--compile"] if compile_model else []), *(["--shard"] if shard else [])]
 
 
-def _sweep(spec: str, settings: list[str], grid: Path, words: list[str], out: Path, *, resume: bool) -> None:
+def _sweep(
+    spec: str,
+    settings: list[str],
+    grid: Path,
+    words: list[str],
+    out: Path,
+    data: tuple[Path, str | None],
+    *,
+    resume: bool,
+) -> None:
     from xformc.compiler.spec import load_spec, settings_of
+    from xformc.trainer.opening import hash_data
     from xformc.trainer.run import check_free
     from xformc.trainer.sweep import Settings, check_begun, read_grid, table, text_of
     from xformc.trainer.sweep import sweep as run_sweep
@@ -134,7 +144,8 @@ def _sweep(spec: str, settings: list[str], grid: Path, words: list[str], out: Pa
             raise UserError(f"{text_of(one)}: {error}", place=str(grid)) from error
     if not resume:
         check_free(out)
-    check_begun(out, find_spec(spec).read_text(encoding="utf-8"), [*settings, *words])
+    loaded = load_spec(find_spec(spec), settings)
+    check_begun(out, loaded.resolved_yaml(), hash_data(loaded, *data), [*settings, *words])
 
     def command(one: Settings, run: Path) -> list[str]:
         sets = [word for setting in (*settings, *settings_of(one)) for word in ("--set", setting)]
@@ -152,10 +163,11 @@ def _sweep(spec: str, settings: list[str], grid: Path, words: list[str], out: Pa
 
 def _launch(count: int) -> bool:
     """Start this command in `count` processes and wait for them, unless it is one of them or `count` is 1."""
-    from xformc.trainer.launch import STARTED, end_with_launcher, launch
+    from xformc.trainer.launch import STARTED, launch
+    from xformc.trainer.parent import end_with_parent
 
     if os.environ.get(STARTED):
-        end_with_launcher()
+        end_with_parent()
         return False
     if "WORLD_SIZE" in os.environ:
         raise UserError("--nproc starts the processes itself", hint="leave it out under torchrun")

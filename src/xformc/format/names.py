@@ -47,5 +47,8 @@ WEIGHTS, LABELS, TOKENIZER = "weights.safetensors", "labels.txt", "tokenizer.mod
 SHORTLIST = "shortlist.safetensors"
 """The tokens among which a search may look, beside a run."""
 
+CHECKPOINTS = "checkpoints"
+"""The folder of a run with its checkpoints, each named after its step."""
+
 IMPORTED = "import.json"
 """The record of an imported run: its family, and the comparison with the origin."""

@@ -134,6 +134,9 @@ def test_workers_and_stops_change_no_byte(folder: Path) -> None:
     prepare(spec, task, stopped, resume=True)
     assert content(stopped) == content(whole) == content(make(folder, "several", workers=2, **settings))
     assert prepare(spec, task, whole, resume=True) == read_manifest(whole)
+    for other in (replace(task, max_ratio=3.0), wanted(write_corpus(folder / "other", 15), **settings)):
+        with pytest.raises(UserError, match="was prepared with other settings or from other files"):
+            prepare(spec, other, whole, resume=True)
     assert sum(name.startswith("shard") for name in content(whole)) > 1
 
 
@@ -472,6 +475,14 @@ def test_prepared_texts_need_the_tokens_of_the_objective(tmp_path: Path) -> None
     tokenizer = make_tokenizer(corpus.train, schema, spec.train.tokenizer)
     with pytest.raises(UserError, match="the tokenizer lacks <mask>, which this objective needs"):
         encode_corpus(corpus, schema, tokenizer)
+
+
+def test_texts_without_a_row_are_an_error(folder: Path, tmp_path: Path) -> None:
+    data = write_corpus(tmp_path / "data", 4)
+    for path in data.glob("train.*"):
+        path.write_text("\n\n")
+    with pytest.raises(UserError, match="no row is left"):
+        prepare(load_spec(folder / "tiny.yaml"), wanted(data), tmp_path / "out")
 
 
 def test_copies_of_a_text_in_an_epoch_have_noise_of_their_own(tmp_path: Path) -> None:

@@ -50,13 +50,15 @@ class File:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A prepared corpus. longest: the positions of its longest example; texts of language models are cut later."""
+    """A prepared corpus. longest: the positions of its longest example; texts of language models are cut later.
+    request: a hash of the settings and files that it was prepared from; empty if it is not known."""
 
     task: str
     columns: Mapping[str, Stored]
     longest: int
     parts: Sequence[Part]
     files: Mapping[str, File]
+    request: str = ""
 
     @property
     def rows(self) -> int:
@@ -66,8 +68,9 @@ class Manifest:
     @property
     def sha256(self) -> str:
         """A hash of all that an epoch depends on."""
-        unnamed = replace(self, parts=[replace(part, name="") for part in self.parts])
-        return hashlib.sha256(json.dumps(asdict(unnamed), sort_keys=True).encode()).hexdigest()
+        content = asdict(replace(self, parts=[replace(part, name="") for part in self.parts]))
+        del content["request"]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def shard_name(index: int) -> str:
@@ -133,4 +136,4 @@ def _parsed(content: Any) -> Manifest:
         raise ValueError("a number is not a whole number")
     if not all(isinstance(part.repeat, int | float) and 0 <= part.repeat < 1e6 for part in parts):  # pyright: ignore
         raise ValueError("'repeat' is not a number of at least 0")
-    return Manifest(content["task"], columns, content["longest"], parts, files)
+    return Manifest(content["task"], columns, content["longest"], parts, files, str(content.get("request", "")))

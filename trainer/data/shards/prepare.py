@@ -1,5 +1,6 @@
 """Prepares corpora: texts are filtered, encoded once on all cores, and written into files that training reads."""
 
+import hashlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -107,7 +108,7 @@ def prepare(
         check_languages(wanted.languages, schema.columns)
     begun = (out / LOCK).exists()
     if resume and (out / MANIFEST).exists():
-        return read_manifest(out)
+        return _finished(out, _request(spec, schema, wanted))
     if out.exists() and any(out.iterdir()) and not (resume and begun):
         hint = "continue it with --resume" if begun else "give --output a new folder"
         raise UserError("already exists", place=str(out), hint=hint)
@@ -115,6 +116,27 @@ def prepare(
         out.mkdir(parents=True, exist_ok=True)
         with locked(out):
             return _prepare(spec, schema, wanted, out, report)
+
+
+def _request(spec: Spec, schema: DataSchema, wanted: Preparation) -> str:
+    """A hash of what is asked for: the settings, and the names and sizes of the files."""
+
+    def named(paths: Sequence[Path | None]) -> list[tuple[str, int]]:
+        return [(path.name, path.stat().st_size if path.is_file() else 0) for path in paths if path is not None]
+
+    corpora = [replace(corpus, files=()) for corpus in wanted.corpora]
+    settings = replace(wanted, corpora=corpora, valid=(), tokenizer=None, workers=1)
+    files = [named(paths) for paths in (*(corpus.files for corpus in wanted.corpora), wanted.valid, [wanted.tokenizer])]
+    return hashlib.sha256(repr((schema, spec.train.tokenizer, settings, files)).encode()).hexdigest()
+
+
+def _finished(out: Path, request: str) -> Manifest:
+    """The manifest of a finished preparation. Raises: UserError if something else is asked for."""
+    manifest = read_manifest(out)
+    if manifest.request not in ("", request):
+        hint = "give the same ones, or another folder with -o"
+        raise UserError("was prepared with other settings or from other files", place=str(out), hint=hint)
+    return manifest
 
 
 def _prepare(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path, report: Report) -> Manifest:
@@ -135,9 +157,9 @@ def _prepare(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path, rep
     kind = kind_of(schema)
     named = {name: hash_file(out / name) for name in (*VALID[kind], *sorted(set(tokenizer.files().values())))}
     parts, files = _parts(wanted, writer.progress, texts), {**writer.files(), **named}
-    manifest = Manifest(kind, job.columns, schema.longest, parts, files)
+    manifest = Manifest(kind, job.columns, schema.longest, parts, files, _request(spec, schema, wanted))
     if not manifest.rows:
-        raise UserError("no row is left", place=str(wanted.corpora[0].files[0]), hint="loosen the filters")
+        raise _nothing_left(wanted)
     write_manifest(manifest, out)
     for name in (PROGRESS, LOCK):
         (out / name).unlink(missing_ok=True)
@@ -212,7 +234,8 @@ def _tokenizer(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path) -
         raise UserError("special_tokens: xformc trains vocabularies with its own special tokens", hint=hint)
     else:
         rows = chain.from_iterable(read_rows(corpus.files, schema.columns) for corpus in wanted.corpora)
-        columns, shared, own = _sampled(rows, schema.columns), section.shared, list(section.symbols)
+        columns = _sampled(rows, schema.columns, wanted)
+        shared, own = section.shared, list(section.symbols)
         if schema.objective is not None:
             first, *others = schema.texts
             columns, shared = {first: columns["text"], **{name: list[str]() for name in others}}, True
@@ -224,7 +247,11 @@ def _tokenizer(spec: Spec, schema: DataSchema, wanted: Preparation, out: Path) -
     return tokenizer
 
 
-def _sampled(rows: Iterator[Row], columns: Sequence[str]) -> Mapping[str, Sequence[str]]:
+def _nothing_left(wanted: Preparation) -> UserError:
+    return UserError("no row is left", place=str(wanted.corpora[0].files[0]), hint="loosen the filters")
+
+
+def _sampled(rows: Iterator[Row], columns: Sequence[str], wanted: Preparation) -> Mapping[str, Sequence[str]]:
     """At most SAMPLE rows, each with the same probability (Vitter 1985, algorithm R)."""
     draw, kept = Random(0), list[Row]()
     for count, row in enumerate(row for row in rows if all(row)):
@@ -232,4 +259,6 @@ def _sampled(rows: Iterator[Row], columns: Sequence[str]) -> Mapping[str, Sequen
             kept.append(row)
         elif (place := draw.randrange(count + 1)) < SAMPLE:
             kept[place] = row
+    if not kept:
+        raise _nothing_left(wanted)
     return dict(zip(columns, map(list, zip(*kept, strict=True)), strict=True))
