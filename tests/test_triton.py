@@ -3,9 +3,11 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from command_line import CommandLine, listing, mistake
 from task_specs import PAIRS, SPECS
@@ -88,6 +90,39 @@ def test_a_search_in_fixed_shapes_gives_the_best_alone(
     np.testing.assert_array_equal(found["tokens"][:, :, : expected.tokens.shape[2]], expected.tokens)
     np.testing.assert_array_equal(found["lengths"], expected.lengths)
     np.testing.assert_allclose(found["scores"], expected.scores, rtol=1e-5)
+    wanted = loaded.translate(TEXTS, n_best=2, max_length_offset=4)
+    (texts,) = server.outputs("small_text", {"text": strings(*TEXTS)})
+    assert [row[0].decode() for row in texts["translation"]] == [row[0].text for row in wanted]
+
+
+CHOSEN: list[dict[str, Any]] = [
+    {"repetition_penalty": 1.3},
+    {"no_repeat_ngram_size": 2},
+    {"suppress_tokens": [5, 6]},
+    {"presence_penalty": 0.5},
+    {"frequency_penalty": 0.25},
+    {"min_length": 3},
+    {"beam_groups": 2, "diversity_penalty": 0.5},
+]
+
+
+@pytest.mark.parametrize("target", ["portable", "cpu"])
+def test_every_option_of_a_search_may_be_chosen(
+    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    """Some of them lead to nested conditions that ONNX Runtime cannot inline if they are constants."""
+    engine = built(xformc, engines, "translation", "--target", target)
+    loaded = load(engine, threads=1)
+    ids = pad([encode(loaded, "source", text) for text in TEXTS if text])
+    for index, chosen in enumerate(CHOSEN):
+        texts = {name: ",".join(map(str, one)) if isinstance(one, list) else one for name, one in chosen.items()}
+        options = [word for name, text in texts.items() for word in ("--option", f"{name}={text}")]
+        out = tmp_path / str(index)
+        assert xformc("export", "triton", engine, "--output", out, "--name", "small", *options).code == 0
+        (found,) = Server(out, monkeypatch).outputs("small", {"source": ids})
+        expected = loaded.search(ids, **chosen)
+        np.testing.assert_array_equal(found["tokens"], expected.tokens)
+        np.testing.assert_array_equal(found["scores"], expected.scores)
 
 
 def test_the_runtime_serves_sources_of_different_lengths_together(
@@ -98,8 +133,9 @@ def test_the_runtime_serves_sources_of_different_lengths_together(
     server, loaded = Server(tmp_path, monkeypatch), load(engine, threads=1)
     assert server.models["small"].config["backend"] == ["python"]
     rows = [pad([encode(loaded, "source", text)]) for text in TEXTS if text]
-    wrong = np.array([[0, 5]])
-    *found, error = server.infer("small", *({"source": row} for row in (*rows, wrong)))
+    wrong, empty = np.array([[0, 5]]), np.zeros((1, 0), np.int64)
+    *found, error, nothing = server.infer("small", *({"source": row} for row in (*rows, wrong, empty)))
+    assert isinstance(nothing, str) and "each row of source ids must be one or more tokens" in nothing
     for row, one in zip(rows, found, strict=True):
         assert not isinstance(one, str), one
         expected = loaded.search(row)
@@ -140,6 +176,11 @@ def test_a_language_model_is_served_with_seeds(
     assert [row[0].decode() for row in text["continuation"]] == [one.text for one in expected]
     np.testing.assert_allclose(text["score"][:, 0], [one.score for one in expected], rtol=1e-5)
     assert server.outputs("lm_text", {"text": strings("hello")})
+    if server.models["lm"].config["backend"] == ["python"]:
+        wrong = {"tokens, then padding": [7, 0, 8], "ids of a prompt must be from 0": [-5, 8]}
+        seeds = np.array([[3]])
+        errors = server.infer("lm", *({"prompt": np.array([row]), "seed": seeds} for row in wrong.values()))
+        assert all(isinstance(one, str) and part in one for part, one in zip(wrong, errors, strict=True))
 
 
 def test_labels_of_texts_are_served(
@@ -205,9 +246,10 @@ def test_the_options_are_no_inputs_of_the_model(xformc: CommandLine, engines: Pa
         xformc("export", "triton", built(xformc, engines, "translation"), "--output", tmp_path, "--name", "small").code
         == 0
     )
-    model = onnx.load(tmp_path / "small" / "1" / "model.onnx")
-    onnx.checker.check_model(model)
-    assert [value.name for value in model.graph.input] == ["source"]
+    path = tmp_path / "small" / "1" / "model.onnx"
+    onnx.checker.check_model(onnx.load(path))
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    assert [value.name for value in session.get_inputs()] == ["source"]
 
 
 def test_configs_are_of_tritons_own_schema(xformc: CommandLine, engines: Path, tmp_path: Path) -> None:
@@ -244,6 +286,8 @@ def test_an_export_replaces_an_export_and_nothing_else(xformc: CommandLine, engi
     before = listing(tmp_path)
     assert xformc("export", "triton", engine, "--output", tmp_path, "--name", "one").code == 0
     assert listing(tmp_path) == before
+    found = mistake(xformc("export", "triton", engine, "--output", tmp_path, "--name", "one_text"))
+    assert found.startswith(f"{tmp_path / 'one_text'}: is a model of another export, which takes text\nhint: ")
     (tmp_path / "other_text").mkdir()
     found = mistake(xformc("export", "triton", engine, "--output", tmp_path, "--name", "other"))
     assert found.startswith(f"{tmp_path / 'other_text'}: exists and was not exported by xformc\nhint: ")

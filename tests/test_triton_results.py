@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from triton_server import Server
 
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
 from xformc.format.targets import Target
-from xformc.runtime import load
+from xformc.runtime import load, read_manifest
+from xformc.triton.repository import choose_backend
 
 Build = Callable[..., Path]
 HEADS = """\
@@ -128,5 +131,11 @@ def test_what_triton_cannot_serve_is_refused(xformc: CommandLine, build: Build, 
     (tmp_path / "engine").rename(tmp_path / "other")
     build(PAIRS)
     refused = mistake(xformc(*export, "--runtime"))
-    assert refused.startswith("text of declared results cannot be served with xformc's runtime or kernels\nhint: build")
+    message = (
+        "text of declared results cannot be served with xformc's runtime or kernels, or in fixed shapes\nhint: build"
+    )
+    assert refused.startswith(f"{message}\nhint: build")
+    manifest = read_manifest(tmp_path / "engine")
+    with pytest.raises(UserError, match="or in fixed shapes"):
+        choose_backend(replace(manifest, target="cuda"), runtime=False)
     assert not (tmp_path / "models").exists()

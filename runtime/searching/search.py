@@ -151,7 +151,7 @@ def check_source(
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
         found = f"{array.dtype} of {list(array.shape)}"
         raise UserError(f"the source ids must be integers of shape [batch, source], not {found}")
-    if array.shape[0] and (array.min() < 0 or array.max() >= vocabulary):
+    if array.size and (array.min() < 0 or array.max() >= vocabulary):
         raise UserError(f"the source ids must be from 0 to {vocabulary - 1}; one of them is not")
     filled = array != padding
     if array.shape[0] and (not filled.any(axis=1).all() or bool((filled[:, 1:] & ~filled[:, :-1]).any())):

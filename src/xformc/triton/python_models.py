@@ -20,6 +20,7 @@ from xformc.format.inputs import vocabularies_of
 from xformc.format.interfaces import SAMPLING_OPTIONS, SEARCH_OPTIONS, interface
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.reader import read_manifest
+from xformc.format.targets import TRAITS
 from xformc.format.tasks import NAMED, RESULTS, SAMPLED, WRITING
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.engine import load
@@ -90,14 +91,28 @@ class Tokens:
             source = check_source(ids, given.pieces, given.special.fill)
             found: Any = search(session, {"source": source}, self._options)
             return _split(counts, {"tokens": found.tokens, "lengths": found.lengths, "scores": found.scores})
-        absent = session.vocabularies.written.absent
-        rows = [row[row != absent] for one in requests for row in one["prompt"]]
+        rows = [self._prompt(row) for one in requests for row in one["prompt"]]
         seeds = [check_seed(int(seed)) for one in requests for seed in one["seed"].reshape(-1)]
-        prompts = [Prompt(row.tolist(), seed) for row, seed in zip(rows, seeds, strict=True)]
+        prompts = [Prompt(row, seed) for row, seed in zip(rows, seeds, strict=True)]
         assert isinstance(self._options, SampleOptions)
         found = sample(session, prompts, self._options)
         columns = {"lengths": found.lengths[:, None], "scores": found.scores[:, None]}
         return _split(counts, {"tokens": found.tokens, **columns})
+
+    def _prompt(self, row: Array) -> list[int]:
+        """The ids of a prompt. Raises: UserError for padding before a token, an id out of range, and too many ids."""
+        given = self._engine.manifest.inputs[self._engine.manifest.written]
+        filled, most = row != given.special.absent, prompt_limit(given.longest).tokens
+        ids: list[int] = row[filled].tolist()
+        if (filled[1:] & ~filled[:-1]).any():
+            raise UserError(f"each prompt must be tokens, then padding ({given.special.absent}) only")
+        if ids and not 0 <= min(ids) <= max(ids) < given.pieces:
+            raise UserError(f"the ids of a prompt must be from 0 to {given.pieces - 1}; one of them is not")
+        if len(ids) > most:
+            raise UserError(f"a prompt has {len(ids)} tokens; this engine takes at most {most}")
+        if not ids and given.special.begin is None:
+            raise UserError("an empty prompt, and the vocabulary has no begin token")
+        return ids
 
 
 class Texts:
@@ -195,6 +210,7 @@ class _Model:
         written = next((name for name, one in manifest.results.items() if one.kind == "text"), None)
         self.vocabularies = vocabularies_of(manifest.inputs, written)
         self._inputs = tuple(one for one in own.inputs if one not in CONSTANT)
+        self._fixed = TRAITS[manifest.target].fixed
 
     def run(self, feeds: Arrays, expected: Sequence[Expected] = ()) -> list[Array]:
         """Return the outputs in order. Raises: UserError with Triton's message if the model fails, and as a session."""
@@ -216,8 +232,18 @@ class _Model:
         # Triton has no tensors of shape [batch]: they arrive as [batch, 1].
         pairs = zip(found, expected, strict=True)
         found = [one.reshape(-1) if len(wanted.shape) == 1 else one for one, wanted in pairs] if expected else found
+        if self._fixed:
+            found = [*map(_cut, found, expected)]
         check_results(dict(zip(self._outputs, found, strict=True)), expected, self._name)
         return found
+
+
+def _cut(array: Array, wanted: Expected) -> Array:
+    """The part that a call needs: a model in fixed shapes returns room for the text of the longest source."""
+    for axis, size in enumerate(wanted.shape):
+        if isinstance(size, range) and array.ndim == len(wanted.shape):
+            array = array.take(range(min(array.shape[axis], size[-1])), axis)
+    return array
 
 
 def _respond(requests: Sequence[Any], names: Sequence[str], run: Run) -> list[Any]:
@@ -231,16 +257,16 @@ def _respond(requests: Sequence[Any], names: Sequence[str], run: Run) -> list[An
     answers = _answers(given, run)
     return [
         triton.InferenceResponse(output_tensors=[], error=triton.TritonError(str(answer)))
-        if isinstance(answer, UserError)
+        if isinstance(answer, Exception)
         else triton.InferenceResponse([triton.Tensor(name, array) for name, array in answer.items()])
         for answer in answers
     ]
 
 
-def _answers(given: list[Arrays], run: Run) -> list[Arrays | UserError]:
+def _answers(given: list[Arrays], run: Run) -> list[Arrays | Exception]:
     try:
         return [*run(given)]
-    except UserError as error:
+    except Exception as error:  # whatever it is, the other requests of the batch have their results
         if len(given) == 1:
             return [error]
     return [answer for one in given for answer in _answers([one], run)]

@@ -73,7 +73,7 @@ def export_repository(engine: Path, out: Path, serving: Serving) -> list[Path]:
     tokens = ModelConfig(
         name,
         backend,
-        serving.max_batch_size,
+        _most_rows(manifest, serving),
         inputs,
         outputs,
         "KIND_GPU" if TRAITS[manifest.target].fixed else "KIND_CPU",
@@ -82,8 +82,8 @@ def export_repository(engine: Path, out: Path, serving: Serving) -> list[Path]:
     )
     configs = [tokens, *([_text_config(manifest, tokens, serving)] if _reads_text(manifest) else [])]
     folders = [out / config.name for config in configs]
-    for folder in folders:
-        _check_replaceable(folder)
+    for folder, config in zip(folders, configs, strict=True):
+        _check_replaceable(folder, config)
     for path, config in zip(folders, configs, strict=True):
         with atomic_directory(path) as folder:
             (folder / CONFIG).write_text(config.text(), encoding="utf-8")
@@ -108,8 +108,8 @@ def choose_backend(manifest: Manifest, *, runtime: bool) -> str:
             )
         return "tensorrt" if _has_plan(manifest) else "onnxruntime"
     if manifest.task not in NAMED:
-        if runtime or TRAITS[manifest.target].kernels:
-            message = "text of declared results cannot be served with xformc's runtime or kernels"
+        if runtime or TRAITS[manifest.target].kernels or TRAITS[manifest.target].fixed:
+            message = "text of declared results cannot be served with xformc's runtime or kernels, or in fixed shapes"
             raise UserError(message, hint="build it with --target portable or cpu, and leave out --runtime")
         return "onnxruntime"
     driven = TRAITS[manifest.target].fixed if manifest.decoding == "sample" else TRAITS[manifest.target].plans
@@ -133,11 +133,18 @@ def _served(engine: Path, manifest: Manifest, serving: Serving) -> Served:
     if serving.options is not None:
         special = manifest.inputs[manifest.written].special
         options = {**numbers(serving.options), END_TOKEN: special.as_input(special.end)}
+    sizes: dict[str, Any] = {}
     if isinstance(serving.options, SearchOptions):
-        options["ranks"] = np.arange(serving.options.beam_size)
         room = length_limit(serving.options, serving.longest)
-        options["places"] = np.arange(min(room, manifest.inputs[manifest.written].longest or room))
-    return serve(model, options)
+        places = np.arange(min(room, manifest.inputs[manifest.written].longest or room))
+        sizes = {"ranks": np.arange(serving.options.beam_size), "places": places}
+    return serve(model, options, sizes)
+
+
+def _most_rows(manifest: Manifest, serving: Serving) -> int:
+    """Return the largest batch: that of the settings, or of the plans if they take fewer rows."""
+    plans = [plan.profile["batch"][-1] for plan in manifest.plans.values() if "batch" in plan.profile]
+    return min([serving.max_batch_size, *plans])
 
 
 def _declared(serving: Serving) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
@@ -200,11 +207,18 @@ def _copy(names: Iterable[str], source: Path, to: Path) -> None:
         shutil.copyfile(source / name, to / name)
 
 
-def _check_replaceable(folder: Path) -> None:
-    """Raises: UserError if the folder exists and is not an earlier export."""
-    config = folder / CONFIG
-    if folder.exists() and not (config.is_file() and config.read_text(encoding="utf-8").startswith(FIRST_LINE)):
-        raise UserError("exists and was not exported by xformc", place=str(folder), hint="choose another --name")
+def _check_replaceable(folder: Path, config: ModelConfig) -> None:
+    """Raises: UserError if the folder exists and is not an earlier export, or one of the other kind of model."""
+    if not folder.exists():
+        return
+    path, hint = folder / CONFIG, "choose another --name"
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    if not text.startswith(FIRST_LINE):
+        raise UserError("exists and was not exported by xformc", place=str(folder), hint=hint)
+    kinds = {True: "takes text", False: "takes token ids or arrays"}
+    was = f'key: "{ASKED}"' in text
+    if was != (ASKED in config.parameters):
+        raise UserError(f"is a model of another export, which {kinds[was]}", place=str(folder), hint=hint)
 
 
 _SCRIPT = '''\

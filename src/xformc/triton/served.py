@@ -29,20 +29,27 @@ class Served:
     outputs: tuple[Tensor, ...]
 
 
-def serve(model: onnx.ModelProto, options: Mapping[str, Any]) -> Served:
-    """Replace the model's inputs that are in `options` by constants, in place, and return it with its interface.
+def serve(model: onnx.ModelProto, options: Mapping[str, Any], constants: Mapping[str, Any]) -> Served:
+    """Give the model's inputs that are in `options` or `constants` these values, in place, and return it with its
+    interface.
+
+    The options stay inputs with a default value, which ONNX Runtime does not ask for and does not take for constants:
+    it could not inline the nested conditions that follow from some of them.
 
     Options that the model does not have as inputs are ignored, except `n_best`: a model without it returns the whole
     beam, which is cut to the first `n_best` hypotheses.
     """
     graph = model.graph
-    fixed = {value.name: _constant(value, options[value.name]) for value in graph.input if value.name in options}
+    given = {**options, **constants}
+    fixed = {value.name: _constant(value, given[value.name]) for value in graph.input if value.name in given}
     _remove(graph.initializer, set(fixed))
     graph.initializer.extend(fixed.values())
-    _remove(graph.input, {tensor.name for tensor in graph.initializer})
+    _remove(graph.input, set(constants))
     if "n_best" in options.keys() - fixed.keys():
         _cut(graph, options["n_best"])
-    return Served(model, tuple(map(_tensor, graph.input)), tuple(map(_tensor, graph.output)))
+    known = {tensor.name for tensor in graph.initializer}
+    inputs = tuple(_tensor(value) for value in graph.input if value.name not in known)
+    return Served(model, inputs, tuple(map(_tensor, graph.output)))
 
 
 def _cut(graph: onnx.GraphProto, n_best: int) -> None:
