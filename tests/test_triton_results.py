@@ -131,9 +131,7 @@ def test_what_triton_cannot_serve_is_refused(xformc: CommandLine, build: Build, 
     (tmp_path / "engine").rename(tmp_path / "other")
     build(PAIRS)
     refused = mistake(xformc(*export, "--runtime"))
-    message = (
-        "text of declared results cannot be served with xformc's runtime or kernels, or in fixed shapes"
-    )
+    message = "text of declared results cannot be served with xformc's runtime or kernels, or in fixed shapes"
     assert refused.startswith(f"{message}\nhint: build")
     manifest = read_manifest(tmp_path / "engine")
     with pytest.raises(UserError, match="or in fixed shapes"):

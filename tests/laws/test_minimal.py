@@ -20,12 +20,15 @@ from xformc.compiler.passes.lower import lower_decoder
 from xformc.compiler.passes.step import derive_step, with_beam
 from xformc.compiler.passes.tabulate import tabulate
 from xformc.compiler.spec import SpecError, load_spec
+from xformc.format.targets import Target
 from xformc.runtime import load
 
 ALONG_EDGES = """{mine: {argmax: d_model}, other: {linear: {from: x, to: d_model}}, its: {argmax: d_model},
   seen: as_keys, same: {equal: {from: mine, by: seen}}, keys: {as_keys: {from: x}},
   scores: {contract: {from: x, by: keys, over: d_model}}, masked: {mask: {causal: true, edges: same}},
   BETWEEN share: {softmax: keys}, output: {contract: {by: keys, over: keys}}}"""
+SCORES = """{keys: as_keys, scores: {contract: {from: x, by: keys, over: d_model}}, hidden: {mask: {causal: true}}, """
+WEIGHED = """again: {mask: {causal: true}}, share: {softmax: keys}, output: {contract: {by: keys, over: keys}}}"""
 STEPS = {
     "a sum over the keys of a window": """{keys: {as_keys: {window: window}},
   scores: {contract: {from: x, by: keys, over: d_model}}, seen: {mask: {causal: true}}, positive: exp,
@@ -55,6 +58,31 @@ STEPS = {
     "axes called past_3 and text_keys_3": """{query: {linear: [past_3, text_keys_3]}, keys: {as_keys: {window: 3}},
   scores: {contract: {by: query, over: past_3}}, seen: {mask: {causal: true}}, weights: {softmax: keys},
   mixed: {contract: {by: keys, over: keys}}, output: {linear: {over: [past_3, text_keys_3], to: d_model}}}""",
+    "a sum of gates between a key and its query": SCORES
+    + """gates: sigmoid, place: {cumulative_sum: {over: keys, reverse: true}}, scored: {plus: {by: scores}}, """
+    + WEIGHED,
+    "a sum of gates up to a key": SCORES
+    + "gates: sigmoid, place: {cumulative_sum: keys}, scored: {plus: {by: scores}}, "
+    + WEIGHED,
+    "a stick that is broken from its end": SCORES
+    + """taken: sigmoid, left: {softplus: {from: hidden}}, whole: {cumulative_sum: {over: keys, reverse: true}},
+  later: {minus: {by: left}}, less: {scale: -1}, rest: exp, weights: {times: taken},
+  output: {contract: {by: keys, over: keys}}}""",
+    "weights that earlier queries take away": SCORES
+    + """taken: relu, before: {shift_positions: 2}, sums: cumulative_sum, scored: {minus: {from: scores, by: sums}}, """
+    + WEIGHED,
+    "a convolution of weights over queries and keys": SCORES
+    + """taken: softmax, near: {convolution: {width: 3, over: [text, keys], causal: true, to: heads}},
+  scored: {sum: {over: heads}}, """
+    + WEIGHED,
+    "a convolution of weights over queries": SCORES
+    + """taken: exp, wide: {weight: {from: taken, axes: heads}}, each: {times: taken},
+  last: {linear: {over: heads, to: heads, bias: false}}, near: {convolution: {width: 3, over: text, causal: true}},
+  scored: {sum: {over: heads}}, """
+    + WEIGHED,
+    "the weights of the first query": SCORES
+    + "weights: softmax, begun: {first: {over: text}}, scored: {plus: scores}, "
+    + WEIGHED,
     "edges that may lead to nothing, fused": ALONG_EDGES.replace("BETWEEN", ""),
     "edges that may lead to nothing": ALONG_EDGES.replace("BETWEEN", "more: {shift: 1},"),
 }
@@ -111,6 +139,7 @@ EXPOSED = {
     "weights: {softmax: keys}, more: {shift: 1}": "shift",
     "weights: tanh": "unary",
     "weights: {mean: {over: keys}}": "reduce",
+    "place: {cumulative_sum: keys}, again: {mask: {causal: true}}, weights: {softmax: keys}": "cumulative_sum",
 }
 
 
@@ -122,7 +151,8 @@ def test_what_undoes_a_mask_is_named(tmp_path: Path, steps: str) -> None:
     with pytest.raises(RuleError, match="every position sees the ones after it") as error:
         derive_step(inference(graph), "text")
     assert error.value.hint is not None
-    assert error.value.hint.startswith(f"the mask is causal, but '{EXPOSED[steps]}'")
+    sees = "what " if EXPOSED[steps] == "cumulative_sum" else ""
+    assert error.value.hint.startswith(f"the mask is causal, but {sees}'{EXPOSED[steps]}'")
 
 
 @pytest.mark.parametrize("name", ["position", "places", "slots", "ancestors"])
@@ -143,7 +173,25 @@ def test_a_state_that_would_grow_is_refused(tmp_path: Path) -> None:
     steps += "seen: {mask: {causal: true}}, weights: relu, output: {contract: {by: keys, over: keys}}}"
     with pytest.raises(RuleError, match="its state has the axis text_keys, which grows with each step") as error:
         derive_step(inference(language_graph(tmp_path, steps)), "text")
-    assert error.value.place is not None
+    assert error.value.place is not None and "softmax, sigmoid, relu and exp of masked scores are zero" in str(
+        error.value
+    )
+    window = SCORES.replace("as_keys", "{as_keys: {window: 3}}") + "taken: relu, sums: cumulative_sum, " + WEIGHED
+    with pytest.raises(RuleError, match="of which a window is left in each step"):
+        derive_step(inference(language_graph(tmp_path, window)), "text")
+
+
+@pytest.mark.parametrize("target", ["portable", "native", "cuda"])
+@pytest.mark.parametrize("task", ["language_model", "translation"])
+def test_states_of_keys_are_built(tmp_path: Path, target: Target, task: str) -> None:
+    """Drafts, batches that refill, prompts and beams move what each key has."""
+    name = "text" if task == "language_model" else "target"
+    text = REMEMBERING.replace("TASK", task).replace("NAME", name)
+    if task == "translation":
+        text = text.replace("{text:", "{source: {tokens: vocabulary}, target:").replace("start: {from", MEMORY)
+        text = text.replace("[embedding: d_model]}\n  body", "[embedding: d_model, {plus: memory}]}\n  body")
+    (tmp_path / "model.yaml").write_text(text)
+    assert build_engine(load_spec(tmp_path / "model.yaml"), None, None, target, tmp_path / "engine").passed
 
 
 def test_a_model_without_states_is_built(tmp_path: Path) -> None:
@@ -153,6 +201,37 @@ def test_a_model_without_states_is_built(tmp_path: Path) -> None:
     assert build_engine(load_spec(tmp_path / "model.yaml"), None, None, "portable", tmp_path / "engine").passed
 
 
+REMEMBERING = """\
+task: TASK
+sizes: {d_model: 8, vocabulary: 20, heads: 2, d_k: 4}
+inputs: {text: {tokens: vocabulary}}
+blocks:
+  remembering:
+    do:
+      query: {linear: [heads, d_k]}
+      keys: {as_keys: {from: query}}
+      scores: {contract: {from: query, by: keys, over: d_k}}
+      seen: {mask: {causal: true}}
+      taken: {softmax: keys}
+      mixed: {linear: {over: heads, to: heads, bias: false}}
+      near: {convolution: {width: 3, over: [NAME, keys], causal: true, depthwise: true}}
+      before: {shift_positions: {from: taken, by: 1}}
+      sums: cumulative_sum
+      open: {sigmoid: {from: seen}}
+      place: {cumulative_sum: {over: keys, reverse: true}}
+      rate: {weight: {initial: 0.5}}
+      far: {times: place}
+      together: [{plus: near}, {minus: sums}, {plus: scores}]
+      again: {mask: {causal: true}}
+      weights: {softmax: keys}
+      result: {contract: {by: keys, over: keys}}
+      output: {linear: {over: [heads, d_k], to: d_model}}
+model:
+  start: {from: NAME, do: [embedding: d_model]}
+  body: {from: start, do: [{name: one, residual: remembering}, {name: two, residual: remembering}]}
+  logits: {from: body, do: [linear: vocabulary]}
+"""
+MEMORY = "memory: {from: source, do: [embedding: d_model, mean]}\n  start: {from"
 WINDOW = """\
 task: language_model
 sizes: {d_model: 8, vocabulary: 20, heads: 2, d_k: 4, d_v: 4, window: 3}

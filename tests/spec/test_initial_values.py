@@ -10,6 +10,7 @@ import yaml
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph, Initial
+from xformc.compiler.ops.elementwise import Multiply
 from xformc.compiler.spec import load_spec
 
 from .conftest import Build, Problems
@@ -61,6 +62,19 @@ def test_a_step_names_how_its_weight_starts(build: Build, written: str) -> None:
     assert found.value == pytest.approx(KINDS[written].value)
     assert _initial(graph, "start/weight") == Initial("uniform", 0.1)
     assert text.parse(text.format(graph)) == graph
+
+
+def test_a_weight_without_axes_is_a_number(build: Build, problems: Problems) -> None:
+    steps = "{rate: {weight: {initial: 0.5}}, product: {times: x}}"
+    graph = build(_step(f"{{do: {steps}}}", "d_model").replace("heads: 2, d_k: 3, ", ""))
+    (rate,) = [item for item in graph.parameters if item.name.endswith("rate/weight")]
+    assert rate.initial == Initial("constant", 0.5) and rate.count == 1
+    assert len(rate.value.type.axes) == 1, "parameters without axes cannot be sharded"
+    times = next(node for node in graph.nodes if isinstance(node.op, Multiply))
+    assert min(len(value.type.axes) for value in times.inputs) == 0
+    (found,) = problems(_step("weight", "d_model"))
+    assert found.message == "a weight needs axes, or, as a number, its initial value"
+    assert found.hint == "write weight: {initial: 1}"
 
 
 def test_matrices_are_what_they_are_called(build: Build) -> None:

@@ -65,6 +65,29 @@ def test_the_last_turn_carries_nothing(build: Build, turns: int) -> None:
     assert [path for path in paths if path.endswith("weight")] == [f"states/{step}/weight" for step in steps]
 
 
+def test_only_the_last_turn_has_what_leads_to_the_result_alone(build: Build, problems: Problems) -> None:
+    read = (
+        "{repeat: layers, carry: {old: start}, do: {old: {linear: {from: old, to: d_model}}, read: {linear: d_model}}}"
+    )
+    paths = [path for path in _paths(build(SPEC.replace("REPEAT", read))) if path.endswith("weight")]
+    assert paths == [f"states/layers/{step}/weight" for step in ("0/old", "1/old", "2/old", "3/old", "3/read")]
+    without = read.replace("carry: {old: start}, ", "").replace("from: old", "from: start")
+    assert "never used" in problems(SPEC.replace("REPEAT", without))[0].message
+
+
+def test_a_name_may_stand_for_steps(build: Build, problems: Problems) -> None:
+    steps = "[{name: wide, linear: d_model}, tanh, {linear: d_model}]"
+    plain = SPEC.replace("layers: 4, ", "")
+    listed, mapped = (build(plain.replace("REPEAT", written)) for written in (steps, f"{{do: {steps}}}"))
+    assert [(node.op, node.outputs) for node in listed.nodes] == [(node.op, node.outputs) for node in mapped.nodes]
+    assert [path for path in _paths(listed) if path.endswith("weight")] == [
+        "states/layers/wide/weight",
+        "states/layers/linear/weight",
+    ]
+    (found,) = problems(plain.replace("layers: REPEAT", "residual: [tanh]"))
+    assert found.hint == "a mapping under 'do' names its steps; write a list for unnamed steps"
+
+
 def test_what_no_turn_uses_is_refused(problems: Problems) -> None:
     found = problems(CARRIED.replace("BY", "start"))
     assert [problem.message for problem in found] == ["the result of this step is never used"]

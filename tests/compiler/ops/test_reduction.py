@@ -36,6 +36,7 @@ CASES = {
         for name in ("sum", "mean")
     },
     "cumulative_sum": Case(CumulativeSum("t"), (("a", "t", "h"),)),
+    "cumulative_sum from the end": Case(CumulativeSum("t", reverse=True), (("a", "t", "h"),)),
 }
 
 
@@ -63,6 +64,14 @@ def test_padding_does_not_matter(tmp_path: Path, name: str) -> None:
     graph = tagging_graph(tmp_path, f"[{name}]", task="classification")
     assert str(graph.outputs[0].type) == "float32[batch, labels=3]"
     assert_padding_does_not_matter(graph, tmp_path)
+
+
+def test_sums_from_the_end_begin_before_padding(tmp_path: Path) -> None:
+    assert_padding_does_not_matter(tagging_graph(tmp_path, "[cumulative_sum: {reverse: true}]"), tmp_path)
+    module = TorchModule(one_op(Case(CumulativeSum("t", reverse=True), (("a", "t"),)), {"a": 1, "t": 3}))
+    np.testing.assert_array_equal(module(torch.tensor([[1.0, 2.0, 4.0]])), [[7.0, 6.0, 4.0]])
+    with pytest.raises(RuleError, match="every position sees the ones after it"):
+        derive_step(language_graph(tmp_path, "[cumulative_sum: {reverse: true}]"), "text")
 
 
 def test_reduction_over_a_named_axis_needs_no_mask(tmp_path: Path) -> None:

@@ -44,6 +44,11 @@ STEPS = {
         "merge: {merge: {axes: [heads, d_k], to: d_model}}}",
         "heads: 2, d_k: 3",
     ),
+    "values joined along heads": (
+        "{a: {linear: [heads, d_k]}, b: {tanh: {from: a}}, join: {join: {by: a, to: wide, over: heads}}, "
+        "end: {linear: {over: [d_k, wide], to: d_model}}}",
+        "heads: 2, d_k: 3, wide: 4",
+    ),
     "value joined": ("{a: relu, b: {tanh: {from: x}}, join: {join: {by: a, to: wide}}}", "wide: 12"),
 }
 
@@ -92,6 +97,8 @@ REFUSED = {
     "[merge: {axes: [d_model], to: heads}]": "the axes d_model=6 cannot be merged into heads=2",
     "[join: {by: x, to: vocabulary}]": "the last axes of float32[batch, text, d_model=6] and "
     "float32[batch, text, d_model=6] have a total size of 12, not vocabulary=20",
+    "{keys: as_keys, s: {contract: {from: x, by: keys, over: d_model}}, j: {join: {by: s, to: wide}}}": "the size of "
+    "text_keys is known only at run time",
     "{a: mean, b: {join: {from: x, by: a, to: wide}}}": "join: needs two values that differ only in their last axes, "
     "found float32[batch, text, d_model=6] and float32[batch, d_model=6]",
 }
