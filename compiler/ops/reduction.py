@@ -247,8 +247,8 @@ def _cumulative_sum_torch(op: CumulativeSum, node: Node, torch: TorchNamespace) 
 
 @to_onnx.rule(CumulativeSum)
 def _cumulative_sum_onnx(op: CumulativeSum, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
-    direction = {"reverse": 1} if op.reverse else {}
-    return (onnx.op("CumSum", *inputs, node.inputs[0].type.names.index(op.axis), **direction),)
+    operands = (*inputs, node.inputs[0].type.names.index(op.axis))
+    return (onnx.op("CumSum", *operands, reverse=1) if op.reverse else onnx.op("CumSum", *operands),)
 
 
 @cost.rule(Reduce)
