@@ -1,17 +1,19 @@
-"""Positions and distances as numbers, for any arithmetic."""
+"""Positions and distances as numbers, for any arithmetic, and numbers as indices."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from xformc.compiler.graph.axes import Type
+from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.cost import per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, primitive
 from xformc.compiler.graph.rules import (
+    Hidden,
     OnnxEmitter,
     TorchNamespace,
     cost,
+    hidden,
     mixes,
     mixes_nothing,
     require,
@@ -29,6 +31,14 @@ class Number(Op):
 
     kind: ClassVar[str] = "number"
     negated: bool = False
+
+
+@dataclass(frozen=True)
+class ToIndex(Op):
+    """Float32 rounded down, and then limited to the indices 0 to `size` - 1: int64."""
+
+    kind: ClassVar[str] = "to_index"
+    size: int
 
 
 @types.rule(Number)
@@ -50,6 +60,40 @@ def _number_torch(op: Number, node: Node, torch: TorchNamespace) -> Callable[[An
 @to_onnx.rule(Number)
 def _number_onnx(op: Number, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     return (onnx.op("Cast", onnx.op("Neg", *inputs) if op.negated else inputs[0], to=1),)
+
+
+@types.rule(ToIndex)
+def _to_index_types(op: ToIndex, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    (x,) = inputs
+    require(x.dtype == "float32", f"needs numbers, found {x}")
+    return (Type("int64", x.axes),)
+
+
+mixes.rule(ToIndex)(mixes_nothing)
+cost.rule(ToIndex)(per_result(2))
+
+
+@hidden.rule(ToIndex)
+def _to_index_hidden(op: ToIndex, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
+    return "open"
+
+
+@to_torch.rule(ToIndex)
+def _to_index_torch(op: ToIndex, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    most = op.size - 1
+    return lambda x: x.floor().clamp(0, most).to(torch.torch.int64).clamp(0, most)  # the second is for NaN
+
+
+@to_onnx.rule(ToIndex)
+def _to_index_onnx(op: ToIndex, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
+    limited = onnx.op("Clip", onnx.op("Floor", *inputs), 0.0, float(op.size - 1))
+    return (onnx.op("Clip", onnx.op("Cast", limited, to=7), 0, op.size - 1),)
+
+
+@primitive("to_index", axis="axis")
+def _to_index(site: Site, x: Value, axis: Axis) -> Value:
+    """Each number, rounded down, as an index of this axis; one beyond its ends is the first or the last."""
+    return site.emit(ToIndex(axis.size or 1), x)
 
 
 @primitive("position", on=None)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from one_op import Case, assert_same_everywhere
+from one_op import Case, assert_same_everywhere, one_op
 from steps import assert_padding_does_not_matter, assert_steps_are_the_training_form, language_graph, tagging_graph
 
 from tests.runtime.kernel_session import kernel_library
@@ -16,7 +16,7 @@ from xformc.compiler.build import build_engine
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.native import Attend, AttendCached
-from xformc.compiler.ops.numbers import Number
+from xformc.compiler.ops.numbers import Number, ToIndex
 from xformc.compiler.passes.lower import lower_decoder
 from xformc.compiler.passes.tabulate import tabulate
 from xformc.compiler.pipeline import compile_engine
@@ -25,6 +25,7 @@ from xformc.compiler.spec import SpecError, load_spec
 CASES = {
     "number": Case(Number(), (("a", "t"),), dtypes=("int64",)),
     "negated number": Case(Number(negated=True), (("t",),), dtypes=("int64",)),
+    "to_index": Case(ToIndex(3), (("a", "t"),)),
 }
 
 
@@ -62,6 +63,27 @@ def attend(bias: str, *, causal: bool = True, window: str = "") -> str:
 def values_of(graph: Graph, name: str) -> np.ndarray:
     """A value of the graph for five tokens."""
     return TorchModule(graph).all_values(torch.tensor([[4, 5, 6, 7, 8]]))[name].numpy()
+
+
+def test_numbers_are_rounded_down_to_indices() -> None:
+    module = TorchModule(one_op(Case(ToIndex(3), (("t",),)), {"t": 7}))
+    numbers = torch.tensor([-0.5, 0.0, 0.99, 1.0, 2.5, 1e30, float("nan")])
+    np.testing.assert_array_equal(module(numbers), [0, 0, 0, 1, 2, 2, 0])
+
+
+CONTEXTUAL = """{keys: as_keys, scores: {contract: {from: x, by: keys, over: d_model}}, seen: {mask: {causal: true}},
+  gates: sigmoid, place: {cumulative_sum: {over: keys, reverse: true}}, below: {to_index: places},
+  next: {shift: {from: place, by: 1}}, above: {to_index: places}, floor: {floor: {from: place}},
+  part: {minus: {from: place, by: floor}}, vectors: {weight: {from: x, axes: [places, d_model]}},
+  each: {contract: {from: x, by: vectors, over: d_model}}, low: {take: {by: below, over: places}},
+  high: {take: {from: each, by: above, over: places}}, step: {minus: low}, moved: {times: part}, bias: {plus: low},
+  scored: {plus: scores}, again: {mask: {causal: true}}, weights: {softmax: keys},
+  output: {contract: {by: keys, over: keys}}}"""
+
+
+def test_contextual_positions_are_decoded(tmp_path: Path) -> None:
+    """Golovneva et al. (2024): a learned vector between those of the two nearest places, which gates count."""
+    assert_steps_are_the_training_form(language_graph(tmp_path, " ".join(CONTEXTUAL.split()), "places: 4"), tmp_path)
 
 
 def test_position_and_distance_are_numbers(tmp_path: Path) -> None:
