@@ -305,7 +305,8 @@ class Site:
         """Declare a parameter of this step. Raises: SpecError if an axis has no size, or its initial values misfit."""
         unknown = [axis.name for axis in axes if axis.size is None]
         if unknown:
-            raise self.refuse(f"its weights need the size of {', '.join(unknown)}, which is known only at run time")
+            message = f"its weights need the size of {', '.join(unknown)}, which is known only at run time"
+            raise self.refuse(message, "its channels are the last axis of the value, unless it names another one")
         first = len(axes) - 1 if outputs is None else outputs
         if isinstance(initial, Initialization):
             try:
