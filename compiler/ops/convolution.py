@@ -110,7 +110,8 @@ def _convolution_hidden(op: Convolution, node: Node, inputs: tuple[Hidden, ...],
     ahead = any(after for axis, after in zip(op.axes, op.after, strict=True) if axis not in keys)
     if inputs[0] != "zero" or ahead or keys.intersection(op.axes).difference(op.to):
         return mixture(*inputs)
-    return "unread" if keys.intersection(op.axes) or len(node.inputs) > 2 else "zero"
+    along = {axis for axis, reach in zip(op.axes, op.reach(node.inputs[1].type), strict=True) if reach}
+    return "unread" if keys.intersection(along) or len(node.inputs) > 2 else "zero"
 
 
 @to_step.rule(Convolution)
@@ -234,15 +235,15 @@ def _convolution(  # noqa: PLR0913, PLR0917 (called by name)
 ) -> Value:
     """A convolution of `width` positions, `dilation` apart, centered on each position or ending at it (`causal`).
 
-    It maps the last axis to the axis `to` (default: the last axis); a value whose last axis is one of `over` has one
-    channel. Vectors beyond the ends and at padding are zero; with `padding: none`, the result has only positions that
-    see no such vectors, but at least one. An even width has one more position before than after. `stride: 2` keeps
-    every second position: `frames` becomes `frames_by_2`, or `to_positions`. `over` lists other axes, such as
-    `[rows, columns]`; then `width` and other numbers may be lists. With `groups`, each part of the result sees a part
-    of the channels; `depthwise`: each channel is convolved separately. Weights are initialized Glorot uniform.
+    It maps the last axis to the axis `to` (default: the last axis); a value whose last axis is one of `over`, or of
+    keys, has one channel. Vectors beyond the ends and at padding are zero; with `padding: none`, the result has only
+    positions that see no such vectors, but at least one. An even width has one more position before than after.
+    `stride: 2` keeps every second position: `frames` becomes `frames_by_2`, or `to_positions`. `over` lists other axes,
+    such as `[rows, columns]`; then `width` and other numbers may be lists. With `groups`, each part of the result sees
+    a part of the channels; `depthwise`: each channel is convolved separately. Weights are initialized Glorot uniform.
     """
     axes = tuple(site.axis(x, name) for name in over)
-    if to is not None and x.type.axes[-1] in axes:
+    if to is not None and (x.type.axes[-1] in axes or x.type.axes[-1].size is None):
         x = site.emit(Expand("channel"), x, name="channel")
     channels = x.type.axes[-1]
     if channels in axes:

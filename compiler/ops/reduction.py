@@ -93,10 +93,10 @@ def _reduce_hidden(op: Reduce, node: Node, inputs: tuple[Hidden, ...], keys: fro
 
 @hidden.rule(CumulativeSum)
 def _cumulative_sum_hidden(op: CumulativeSum, node: Node, inputs: tuple[Hidden, ...], keys: frozenset[str]) -> Hidden:
-    """Zeros at later keys change no sum; there, a forward sum over keys has the sum of all others."""
+    """Zeros at later keys change no sum. A sum over keys has others there, or before a window."""
     if inputs[0] != "zero":
         return mixture(*inputs)
-    return "unread" if op.axis in keys and not op.reverse else "zero"
+    return "unread" if op.axis in keys else "zero"
 
 
 @to_step.rule(Reduce)

@@ -57,9 +57,10 @@ def slots_hide(decoder: Decoder) -> bool:
         node for node in decoder.step.nodes if isinstance(node.op, Attend) and node.op.slotted and node.op.masked
     ]
     masked = {value.name for node in attends for value in node.inputs[1:4]}
-    open_axes = (axis for value in decoder.constants if value.name not in masked for axis in value.type.axes)
+    given = [value for value in decoder.constants if value.name not in masked]
+    open_axes = (axis for value in (*given, *(state.past for state in decoder.states)) for axis in value.type.axes)
     return decoder.positions is None and all(
-        axis.size is not None or axis.name in ("batch", SLOTS) for axis in open_axes
+        axis.size is not None or axis.name in ("batch", "beam", SLOTS) for axis in open_axes
     )
 
 

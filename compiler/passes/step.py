@@ -123,7 +123,7 @@ class Decoder:
         return self.step.outputs[0] if self.projection is None else self.projection.outputs[0]
 
 
-_ZERO = "softmax, sigmoid, relu and exp of masked scores are zero"
+_ZERO = "softmax, sigmoid, relu, exp and mask_to_zero of masked scores are zero"
 _ALONE = "compute it by an engine of its own that reads the text"
 _WHOLE = "one result of the whole text is possible, such as a mean over its positions"
 
@@ -310,7 +310,8 @@ class _Derivation:
             reason = f"its state has the axis {keys}, which grows with each step"
             raise self.refuse(reason, f"for keys after the query, {_ZERO}")
         if self.keys[keys] is not None:
-            raise self.refuse(f"its state has the axis {keys}, of which a window is left in each step")
+            hint = "leave the window out, or mask by `distance`"
+            raise self.refuse(f"its state has the axis {keys}, of which a window is left in each step", hint)
         past = ROOM if self.fixed else PAST
         axes = tuple(Axis(past) if axis.name == keys else axis for axis in type.axes)
         state = self.builder.input(name, Type(type.dtype, axes))

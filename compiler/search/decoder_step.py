@@ -57,10 +57,21 @@ def emit_states(
 ) -> dict[str, str]:
     """Write the initial states, in order.
 
-    `sizes` has the run-time size of each axis as a vector (`batch`, and `beam` if there is one); `zero` is an int64
-    scalar that is 0, for a value that no optimizer of ONNX models may compute in advance.
+    `sizes` has the run-time size of each axis as a vector (`batch`, and `beam` if there is one), but for those of the
+    constants among `prepared`; `zero` is an int64 scalar that is 0, for a value that no optimizer of ONNX models may
+    compute in advance.
     """
-    return {state.past.name: _emit_state(onnx, state, sizes, prepared, zero) for state in decoder.states}
+    open_axes = {axis.name for state in decoder.states for axis in state.past.type.axes if axis.size is None}
+    others = [name for name in sorted(open_axes - sizes.keys()) if not name.startswith(PAST)]
+    known = {**sizes, **{name: _size_of(onnx, decoder, prepared, name) for name in others}}
+    return {state.past.name: _emit_state(onnx, state, known, prepared, zero) for state in decoder.states}
+
+
+def _size_of(onnx: OnnxEmitter, decoder: Decoder, prepared: Names, axis: str) -> str:
+    """Write the size of an axis of another input, from a prepared value that has it."""
+    value = next(value for value in decoder.prepared if axis in value.type.names)
+    index = value.type.names.index(axis)
+    return onnx.op("Shape", prepared[value.name], start=index, end=index + 1)
 
 
 def step_inputs(decoder: Decoder, token: str, position: str, known: Names) -> dict[str, str]:

@@ -20,12 +20,15 @@ from xformc.compiler.spec.writer import Site, Writer
 
 MAX_STEPS = 100_000
 MAX_DEPTH = 64
-APPLIED = {
-    "float32": ("vectors", "embed the tokens first"),
-    "int64": ("tokens", None),
-    "bool": ("conditions", "compare two values first"),
+APPLIED = {"float32": "vectors", "int64": "tokens", "bool": "conditions"}
+"""The values that a primitive on this dtype applies to."""
+LEADING = {
+    ("float32", "int64"): "embed the tokens first",
+    ("float32", "bool"): "`where` with two numbers makes numbers of a condition",
+    ("bool", "float32"): "compare two values first",
+    ("bool", "int64"): "compare two values first",
 }
-"""The values that a primitive on this dtype applies to, and a hint that leads to them."""
+"""What leads to values of the first dtype from those of the second."""
 NOT_WORDS = (OTHERWISE, "doc", "takes", "choose")
 
 
@@ -244,8 +247,8 @@ class Elaborator:
             for name, written in call.arguments.items()
         }
         if primitive.on is not None and x.type.dtype != primitive.on:
-            applied, hint = APPLIED[primitive.on]
-            raise site.refuse(f"{call.name} needs {applied}, found {x.name}: {x.type}", hint)
+            message = f"{call.name} needs {APPLIED[primitive.on]}, found {x.name}: {x.type}"
+            raise site.refuse(message, LEADING.get((primitive.on, x.type.dtype)))
         arguments = {name: self.plain(item, path) for name, item in bound.items()}
         return primitive.apply(site, x, **arguments)
 

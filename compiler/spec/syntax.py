@@ -169,7 +169,7 @@ class Parser:
             return self._call(tree.value, tree.span, None, level)
         if any(key in tree.entries for key in ("repeat", "do")):
             return self._inline(tree, level)
-        if isinstance(tree.value, tuple) and level is not None and level not in self.signatures:
+        if isinstance(tree.value, tuple) and level is not None and not self._takes_list(level):
             return Inline(tree.span, level, None, self._list(tree), None)
         if "choose" in tree.entries:
             return self._choose(tree, level)
@@ -292,7 +292,8 @@ class Parser:
                     hint = suggest(key, taken) or f"its arguments: {', '.join(taken) or 'none'}"
                     self._problem(entry.key, f"{name} takes no argument '{key[:40]}'", hint)
         elif given is not None and first is None:
-            self._problem(given.span, f"{name} takes no arguments", f"write just {name}")
+            hint = f"write just {name}, or {name}: {{from: VALUE}}"
+            self._problem(given.span, f"{name} takes no arguments", hint)
         elif given is not None and first is not None:
             trees[first] = given
         trees = {**self.defaults.get(name, {}), **trees}
@@ -305,6 +306,12 @@ class Parser:
         first = next(iter(taken.values()), None)
         named = any(key in taken or key == "from" for key in given.entries) and "do" not in given.entries
         return first is not None and first.kind == "block" and not named
+
+    def _takes_list(self, name: str) -> bool:
+        """Whether a list behind this name would be an argument of the block or primitive that is called so."""
+        signature = self.signatures.get(name)
+        first = None if signature is None else next(iter(signature.parameters.values()), None)
+        return first is not None and first.kind in ("block", "axes", "names", "numbers")
 
     def _argument(self, kind: Kind, tree: Tree) -> "Tree | Body":
         if kind != "block":

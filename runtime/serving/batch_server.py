@@ -122,7 +122,7 @@ def require_refills(manifest: Manifest) -> None:
     """Raises: UserError for an engine without batches that refill."""
     if not manifest.refills:
         have = "language models not for a GPU and translation models of target native have them"
-        hint = f"{have}, unless their engines are older"
+        hint = f"{have}, unless their engines are older, or their attention is one that no kernel computes"
         raise UserError(f"{manifest.name} has no batches that refill", hint=hint)
 
 

@@ -80,6 +80,10 @@ STEPS = {
   last: {linear: {over: heads, to: heads, bias: false}}, near: {convolution: {width: 3, over: text, causal: true}},
   scored: {sum: {over: heads}}, """
     + WEIGHED,
+    "a convolution of scores over queries": SCORES.replace("hidden: {mask: {causal: true}}, ", "")
+    + """shown: {mask_to_zero: {from: scores}}, near: {convolution: {width: 3, over: text, causal: true, to: heads}},
+  scored: {sum: {over: heads}}, """
+    + WEIGHED,
     "the weights of the first query": SCORES
     + "weights: softmax, begun: {first: {over: text}}, scored: {plus: scores}, "
     + WEIGHED,
@@ -173,12 +177,26 @@ def test_a_state_that_would_grow_is_refused(tmp_path: Path) -> None:
     steps += "seen: {mask: {causal: true}}, weights: relu, output: {contract: {by: keys, over: keys}}}"
     with pytest.raises(RuleError, match="its state has the axis text_keys, which grows with each step") as error:
         derive_step(inference(language_graph(tmp_path, steps)), "text")
-    assert error.value.place is not None and "softmax, sigmoid, relu and exp of masked scores are zero" in str(
+    assert error.value.place is not None and "sigmoid, relu, exp and mask_to_zero of masked scores are zero" in str(
         error.value
     )
-    window = SCORES.replace("as_keys", "{as_keys: {window: 3}}") + "taken: relu, sums: cumulative_sum, " + WEIGHED
+    window = SCORES.replace("as_keys", "{as_keys: {window: 3}}")
     with pytest.raises(RuleError, match="of which a window is left in each step"):
-        derive_step(inference(language_graph(tmp_path, window)), "text")
+        derive_step(
+            inference(language_graph(tmp_path, f"{window}taken: relu, sums: cumulative_sum, {WEIGHED}")), "text"
+        )
+    steps = (
+        "taken: relu, sums: {cumulative_sum: {over: keys, reverse: true}}, output: {contract: {by: keys, over: keys}}}"
+    )
+    with pytest.raises(RuleError, match="every position sees the ones after it"):  # or those before its window
+        derive_step(inference(language_graph(tmp_path, f"{window}{steps}")), "text")
+
+
+@pytest.mark.parametrize("target", ["portable", "native", "cuda"])
+@pytest.mark.parametrize("steps", ["cumulative_sum", "{shift_positions: 2}", "{first: {over: positions}}"])
+def test_states_along_the_source_are_built(tmp_path: Path, target: Target, steps: str) -> None:
+    (tmp_path / "model.yaml").write_text(COVERED.replace("STEPS", steps))
+    assert build_engine(load_spec(tmp_path / "model.yaml"), None, None, target, tmp_path / "engine").passed
 
 
 @pytest.mark.parametrize("target", ["portable", "native", "cuda"])
@@ -232,6 +250,28 @@ model:
   logits: {from: body, do: [linear: vocabulary]}
 """
 MEMORY = "memory: {from: source, do: [embedding: d_model, mean]}\n  start: {from"
+COVERED = """\
+task: translation
+sizes: {d_model: 8, vocabulary: 20}
+inputs: {source: {tokens: vocabulary}, target: {tokens: vocabulary}}
+model:
+  memory: {from: source, do: [embedding: d_model]}
+  states:
+    from: target
+    do:
+      start: {embedding: d_model}
+      keys: {as_keys: {from: memory}}
+      scores: {contract: {from: start, by: keys, over: d_model}}
+      seen: mask
+      weights: {softmax: keys}
+      covered: STEPS
+      part: {scale: -0.5}
+      scored: {plus: scores}
+      masked: mask
+      share: {softmax: keys}
+      output: {contract: {by: keys, over: keys}}
+  logits: {from: states, do: [linear: vocabulary]}
+"""
 WINDOW = """\
 task: language_model
 sizes: {d_model: 8, vocabulary: 20, heads: 2, d_k: 4, d_v: 4, window: 3}

@@ -84,6 +84,7 @@ def test_a_name_may_stand_for_steps(build: Build, problems: Problems) -> None:
         "states/layers/wide/weight",
         "states/layers/linear/weight",
     ]
+    assert build(plain.replace("layers: REPEAT", "gate: [tanh, relu]")), "a block without arguments has no list"
     (found,) = problems(plain.replace("layers: REPEAT", "residual: [tanh]"))
     assert found.hint == "a mapping under 'do' names its steps; write a list for unnamed steps"
 

@@ -49,6 +49,13 @@ class TorchModule(Block):
             drawn = nn.Parameter(_draw(parameter, generator), parameter.trained)
             self._block(path).add_parameter(part, drawn, parameter)
 
+    def forward(self, *inputs: Tensor) -> Any:
+        """Compute the outputs. Raises: TypeError unless there is a tensor for each input."""
+        if len(inputs) != len(self.graph.inputs):
+            wanted = ", ".join(f"{value.name}: {value.type}" for value in self.graph.inputs)
+            raise TypeError(f"takes {wanted}; found {len(inputs)} of these {len(self.graph.inputs)}")
+        return super().forward(*inputs)
+
     def all_values(self, *inputs: Tensor) -> dict[str, Tensor]:
         """All values of the graph by name, including parameters."""
         values: dict[str, Any] = dict(parameters_by_path(self))

@@ -72,8 +72,8 @@ def test_numbers_are_rounded_down_to_indices() -> None:
 
 
 CONTEXTUAL = """{keys: as_keys, scores: {contract: {from: x, by: keys, over: d_model}}, seen: {mask: {causal: true}},
-  gates: sigmoid, place: {cumulative_sum: {over: keys, reverse: true}}, below: {to_index: places},
-  next: {shift: {from: place, by: 1}}, above: {to_index: places}, floor: {floor: {from: place}},
+  gates: sigmoid, place: {cumulative_sum: {over: keys, reverse: true}}, floor: floor, below: {to_index: places},
+  next: {shift: {from: floor, by: 1}}, above: {to_index: places},
   part: {minus: {from: place, by: floor}}, vectors: {weight: {from: x, axes: [places, d_model]}},
   each: {contract: {from: x, by: vectors, over: d_model}}, low: {take: {by: below, over: places}},
   high: {take: {from: each, by: above, over: places}}, step: {minus: low}, moved: {times: part}, bias: {plus: low},
