@@ -115,16 +115,21 @@ def _recurrence_torch(op: Recurrence, node: Node, torch: TorchNamespace) -> Call
     run = torch.function(op.body)
     axes = [value.type.names.index(op.positions) for value in node.inputs[: op.sequences]]
     result = op.body.outputs[0].type.names.index(op.positions)
-    rows_of = next(
-        ((at, value.type.names.index("batch")) for at, value in enumerate(node.inputs) if "batch" in value.type.names),
-        None,
-    )
-    sizes = [[axis.size for axis in type.axes] for type in op.state_types()]
+    places = {
+        axis.name: (at, index) for at, value in enumerate(node.inputs) for index, axis in enumerate(value.type.axes)
+    }
+    types = op.state_types()
 
     def apply(*inputs: Any) -> Any:
         sequences, rest = inputs[: op.sequences], inputs[op.sequences + op.started :]
-        first, rows = sequences[0], None if rows_of is None else inputs[rows_of[0]].shape[rows_of[1]]
-        states: list[Any] = [first.new_zeros([rows if size is None else size for size in shape]) for shape in sizes]
+        first = sequences[0]
+
+        def size_of(axis: Axis) -> int:
+            at, index = places[axis.name]
+            return inputs[at].shape[index]
+
+        shapes = [[size_of(axis) if axis.size is None else axis.size for axis in type.axes] for type in types]
+        states: list[Any] = [first.new_zeros(shape) for shape in shapes]
         states[: op.started] = inputs[op.sequences : op.sequences + op.started]
         split = [value.split(1, axis) for value, axis in zip(sequences, axes, strict=True)]
         count, outputs = first.shape[axes[0]], list[Any]()
@@ -155,7 +160,8 @@ def _recurrence_onnx(op: Recurrence, node: Node, onnx: OnnxEmitter, inputs: tupl
         output, *new = scope.graph(op.body, op.bind(parts, carried, rest))
         return scope.op("Identity", True), new, [(op.body.outputs[0].type, output)]
 
-    results = onnx.loop(count, list(zip(types, states, strict=True)), body, frozenset({"batch"}))
+    kept = frozenset({"batch", *(axis.name for type in types for axis in type.axes if axis.size is None)})
+    results = onnx.loop(count, list(zip(types, states, strict=True)), body, kept)
     result = op.body.outputs[0].type
     at = result.names.index(op.positions)
     stacked = onnx.op("Squeeze", results[-1], [at + 1])
@@ -185,8 +191,11 @@ def _recurrence(
     reverse: bool = False,
 ) -> Value:
     """The result of a cell at each position, in order. In the cell, `x` is the input at that position, and each state
-    has a name; the step with a state's name computes its new value. States start at 0, the first one at `start`."""
+    has a name; the step with a state's name computes its new value. States start at 0, the first one at `start`. They
+    may have the positions or keys of another input, such as what a decoder has read of its source."""
     positions = site.positions(x)
+    if wrong := [name for name, axes in state.items() if positions in [axis.name for axis in axes]]:
+        raise site.refuse(f"the state '{wrong[0]}' has the axis {positions}, of which the cell sees one position")
     mask = site.mask(positions) if reverse else None
     sequences = (x,) if mask is None else (x, mask)
     batch = [axis for axis in sequences[-1].type.axes if axis.name == "batch"]

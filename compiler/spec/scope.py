@@ -259,7 +259,7 @@ class Binder:
         return names
 
     def states(self, tree: Tree, scope: Scope) -> Mapping[str, tuple[Axis, ...]]:
-        """The axes of each state, by name."""
+        """The axes of each state, by name: sizes, or axes of values here, such as the positions of another input."""
         bound = scope.arguments.get(tree.word)
         if isinstance(bound, Mapping):
             return bound
@@ -269,6 +269,9 @@ class Binder:
         for name, entry in tree.entries.items():
             if name == "x" or not is_name(name):
                 raise scope.problem(entry.key, f"'{name[:40]}' cannot be the name of a state")
+        axes = [axis for value in _values(scope).values() for axis in value.type.axes if axis.size is None]
+        along = {axis.name: axis for axis in axes if axis.name != "batch" and axis.name not in self.sizes}
+        scope = replace(scope, arguments={**along, **scope.arguments})
         return {name: self.axes(entry.tree, scope) for name, entry in tree.entries.items()}
 
     def unfit(self, tree: Tree, scope: Scope, value: Number, message: str) -> SpecError:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.names import GO_ON, NEXT, PREPARE, STEP
-from xformc.format.plans import Profile
+from xformc.format.plans import KEYS, Profile
 from xformc.runtime.devices.device import Buffer, DeviceName, Sizes
 from xformc.runtime.devices.gpu import CUDA
 from xformc.runtime.onnx_runtime import onnx_runtime
@@ -106,7 +106,11 @@ class OnnxModel:
 
     def shape(self, name: str) -> list[int]:
         """Return the shape of the input or output `name`."""
-        return [self._sizes.get(size, size) for size in self._values[name].shape]
+        return [size if isinstance(size, int) else self._size(size) for size in self._values[name].shape]
+
+    def _size(self, axis: str) -> int:
+        """The size of an axis that shape inference has left open; there are as many keys as positions."""
+        return self._sizes[axis if axis in self._sizes else axis.removesuffix(KEYS)]
 
     def call(self, buffers: Mapping[str, Buffer]) -> "OnnxCall":
         """See `Model`."""

@@ -10,6 +10,7 @@ from steps import assert_steps_are_the_training_form, language_graph
 
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.build import build_engine
 from xformc.compiler.graph import text
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.rules import RuleError
@@ -19,6 +20,7 @@ from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.passes.hoist import hoist
 from xformc.compiler.passes.step import derive_step
 from xformc.compiler.spec import SpecError, load_spec
+from xformc.format.targets import Target
 
 SUM = "cell: {do: {total: {plus: {from: total, by: x}}}}"
 CELLS = {
@@ -51,6 +53,55 @@ def test_a_sum_is_the_sum(tmp_path: Path) -> None:
     (node,) = (node for node in graph.nodes if isinstance(node.op, Recurrence))
     values = TorchModule(graph).all_values(torch.tensor([[4, 5, 6, 7]]))
     torch.testing.assert_close(values[node.outputs[0].name], values[node.inputs[0].name].cumsum(1))
+
+
+COVERING = """\
+task: translation
+sizes: {d_model: 6, vocabulary: 20}
+inputs: {source: {tokens: vocabulary}, target: {tokens: vocabulary}}
+model:
+  memory: {from: source, do: [embedding: d_model]}
+  states:
+    from: target
+    do:
+      start: {embedding: d_model}
+      keys: {as_keys: {from: memory}}
+      output:
+        recurrence:
+          from: start
+          state: {covered: source_keys}
+          cell:
+            do:
+              products: {contract: {from: x, by: keys, over: d_model}}
+              scores: {minus: covered}
+              seen: mask
+              weights: {softmax: source_keys}
+              covered: {plus: covered}
+              result: {contract: {from: weights, by: keys, over: source_keys}}
+  logits: {from: states, do: [linear: vocabulary]}
+"""
+
+
+def test_a_state_has_the_positions_of_another_input(tmp_path: Path) -> None:
+    path = tmp_path / "covering.yaml"
+    path.write_text(COVERING)
+    module = TorchModule(load_spec(path).graph(), seed=2).eval()
+    source, target = torch.tensor([[4, 5, 6, 7], [8, 9, 0, 0]]), torch.tensor([[4, 5, 6], [7, 8, 9]])
+    values = module.all_values(source, target)
+    keys, start = values["states/keys"], values["states/start"]
+    covered = torch.zeros(2, 4)
+    for at in range(3):
+        scores = (keys @ start[:, at, :, None])[..., 0] - covered
+        weights = scores.masked_fill(source == 0, -torch.inf).softmax(-1)
+        covered += weights
+        torch.testing.assert_close(values["states/output"][:, at], (weights[:, None] @ keys)[:, 0])
+
+
+@pytest.mark.parametrize("target", ["portable", "native", "cuda"])
+def test_states_along_the_source_are_built(tmp_path: Path, target: Target) -> None:
+    path = tmp_path / "covering.yaml"
+    path.write_text(COVERING.replace("[embedding: d_model]}", "[embedding: d_model, gru]}", 1))
+    assert build_engine(load_spec(path), None, None, target, tmp_path / "engine").passed
 
 
 def test_backwards_the_padding_changes_nothing(tmp_path: Path) -> None:
