@@ -297,9 +297,11 @@ class _Derivation:
         return self.builder.emit_all(op, inputs, name, self.node.place)
 
     def state(self, name: str, type: Type, initial: Value | None = None) -> Value:
-        grown = next((axis for axis in type.names if axis in self.keys), None)
-        if grown is not None:
-            return self._growing(name, type, grown)
+        grown = [axis for axis in type.names if axis in self.keys]
+        if len(grown) > 1:
+            raise self.refuse(f"its state has the axes {' and '.join(grown)}, which grow with each step")
+        if grown:
+            return self._growing(name, type, grown[0])
         state = self.builder.input(name, type)
         self._pending[state.name] = (state, initial)
         return state
