@@ -53,6 +53,35 @@ def test_diff_counts_parameters_by_layer(xformc: CommandLine) -> None:
     assert next(iter(sections["cost"])).endswith("FLOPs")
 
 
+TAGGER = """\
+sizes: {d_model: 8, features: 4, labels: 3}
+inputs: {frames: {vectors: features}}
+results: {found: {labels: result}}
+model: {result: {from: frames, do: {one: {linear: d_model}, two: tanh, end: {linear: labels}}}}
+train: {schedule: {width: d_model}}
+"""
+OTHERS = {
+    "{labels: result}": ("{numbers: result}", "found.kind     labels -> numbers"),
+    "found: {labels: result}": ("found: {labels: result, several: true}", "found.several  False -> True"),
+    "two: tanh": ("two: sin", "unary function=tanh  1 -> -"),
+    "features}}\nresults": ("features}}\ninitial: {default: {normal: 0.5}}\nresults", "normal 0.5"),
+    "one: {linear: d_model}, two: tanh": ("two: {tanh: {from: x}}, one: {linear: d_model}", "FLOPs"),
+    "two: tanh, end": ("two: tanh, again: {plus: one}, three: tanh, end", "add"),
+    "end: {linear: labels}": ("last: {linear: labels}", "parameters"),
+}
+
+
+@pytest.mark.parametrize("old", OTHERS)
+def test_diff_sees_what_specs_compute(xformc: CommandLine, tmp_path: Path, old: str) -> None:
+    first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
+    assert TAGGER.count(old) == 1
+    first.write_text(TAGGER)
+    second.write_text(TAGGER.replace(old, OTHERS[old][0]))
+    found = xformc("diff", first, second)
+    assert found.code == 0 and OTHERS[old][1] in found.out, found.err
+    assert xformc("diff", first, first).out == "first and first do not differ\n"
+
+
 def test_diff_of_one_spec_needs_settings(xformc: CommandLine) -> None:
     assert "nothing to compare the spec with" in mistake(xformc("diff", "gpt"))
     assert xformc("diff", "gpt", "gpt").out == "gpt and gpt do not differ\n"

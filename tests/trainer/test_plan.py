@@ -54,7 +54,8 @@ def test_operations_are_a_plausible_share_of_the_papers(name: str, paper: float,
 def test_operations_of_a_batch_are_those_of_the_report(name: str) -> None:
     spec = load_spec(SHIPPED / f"{name}.yaml")
     found, graph = report(spec, None if name == "vit" else 48, 1), compile_spec(spec)
-    rows = max(1, spec.train.batch_tokens // (found.length or 1))
+    rows = found.training.examples
+    assert rows == (64 if name == "vit" else spec.train.batch_tokens // 48), "the pixels of an image are its positions"
     shapes = [
         [{"batch": rows}.get(axis.name, axis.size or found.length or 1) for axis in value.type.axes]
         for value in graph.inputs
@@ -102,7 +103,7 @@ def test_chunks_of_a_gpu_have_more_rows_and_the_same_loss(agreement: float, monk
 
 def test_plan_of_several_gpus() -> None:
     spec = load_spec(MULTI30K, [*TINY, "train.accumulate=4"])
-    work = Work(products=1e6, units=4 * 4096, length=64)
+    work = Work(products=1e6, units=4 * 4096, examples=64, length=64)
     alone, four, sharded = (plan(spec, Machine(gpus, "h100", CARDS["h100"], 0.5, shard, 2.0), work)
                             for gpus, shard in ((1, False), (4, False), (4, True)))  # fmt: skip
     parameters = alone.rank.weights / 4

@@ -92,10 +92,11 @@ class Plan:
 @dataclass(frozen=True)
 class Work:
     """What the spec's report counts. products: operations in matrix products of a forward pass, for each unit. units:
-    of a step, on all ranks. length: positions of each input."""
+    of a step, on all ranks. examples: of a batch. length: positions of each input."""
 
     products: float
     units: int
+    examples: int
     length: int
 
 
@@ -108,7 +109,7 @@ def plan(spec: Spec, machine: Machine, work: Work) -> Plan:
     require_one(spec)
     section, gpus = spec.train, machine.gpus
     check_sharded(spec, shard=machine.shard)
-    rows, batches = _share(max(1, section.batch_tokens // work.length), section.accumulate, gpus)
+    rows, batches = _share(work.examples, section.accumulate, gpus)
     bfloat16 = section.precision != "float32" and machine.card.bfloat16 is not None
     graph = compile_training(spec).graph
     check_recompute(graph, section.recompute)

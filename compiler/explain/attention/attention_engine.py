@@ -116,10 +116,11 @@ def _tokenizer(engine: Engine) -> Tokenizer:
 
 
 def _ids(engine: Engine, tokenizer: Tokenizer, name: str, text: str) -> list[int]:
-    """The ids of a text, with the end token. Raises: UserError if it is empty, or too long for the model."""
-    limit = whole_limit(engine.manifest.inputs[name].longest)
+    """The ids of a text, with the end token if it has one. Raises: UserError if it is empty, or too long."""
+    given = engine.manifest.inputs[name]
+    limit = whole_limit(given.longest)
     ids = encode_line(1, text, encode=partial(tokenizer.encode, name), limit=limit, truncate=False)
-    if len(ids) == 1:
+    if len(ids) == int(given.special.ends):
         raise UserError(f"the {name} is empty")
     return ids
 

@@ -12,6 +12,9 @@ from xformc.compiler.graph.axes import Type
 from xformc.compiler.graph.cost import Reach
 from xformc.compiler.graph.graph import Graph, Node, Value
 from xformc.compiler.graph.rules import made_lengths
+from xformc.compiler.ops.fused_attention import Attention
+from xformc.compiler.ops.keys import AsKeys
+from xformc.compiler.ops.masks import LocalMask
 from xformc.compiler.ops.positions import Positions
 from xformc.compiler.ops.recurrence import Recurrence
 from xformc.compiler.ops.reshape import Merge
@@ -44,15 +47,26 @@ def longest_paths(graph: Graph, length: int, positions: frozenset[str], costs: C
     `positions` are the axes of positions.
     """
     reaches = {id(node): reach for node in graph.nodes if (reach := costs(node).reach) and reach.axis in positions}
+    causal = _causal_keys(graph)
+    for node in graph.nodes:
+        if isinstance(node.op, AsKeys) and node.op.keys in causal and id(node) in reaches:
+            reaches[id(node)] = replace(reaches[id(node)], after=0)
     walk = _Walk(graph, length, positions, reaches, _strides(graph))
     inputs = [value for value in graph.inputs if value.type.dtype != "bool"]
     found = [(value.name, walk.run(value)) for value in inputs]
     return [_path(name, ways) for name, ways in found if len(ways) > 1]
 
 
+def _causal_keys(graph: Graph) -> frozenset[str]:
+    """The axes of keys of which each mask hides the later ones."""
+    masks = [node.op for node in graph.nodes if isinstance(node.op, LocalMask | Attention)]
+    return frozenset(op.keys for op in masks if op.causal) - {op.keys for op in masks if not op.causal}
+
+
 def _path(source: str, ways: Ways) -> Path:
-    worst = _worst(ways)
-    return Path(source, len(ways) // 2 + 1, None if np.isinf(worst) else int(worst), int(np.isfinite(ways).sum()))
+    worst, count = _worst(ways), len(ways) // 2 + 1
+    seen = np.convolve(np.isfinite(ways), np.ones(count), "valid").max()  # by each position, of those that there are
+    return Path(source, count, None if np.isinf(worst) else int(worst), int(seen))
 
 
 def _worst(ways: Ways) -> float:

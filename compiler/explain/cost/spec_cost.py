@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from math import prod
 
 from xformc.compiler import compile_spec
 from xformc.compiler.explain.cost.blocks import ELSEWHERE, Blocks
@@ -16,7 +17,7 @@ from xformc.compiler.ops.keys import PAST
 from xformc.compiler.passes.step import Decoder
 from xformc.compiler.results.kind import positions_of
 from xformc.compiler.spec import Spec
-from xformc.compiler.spec.model import sequences_of
+from xformc.compiler.spec.model import Input, sequences_of
 
 BACKWARD = 2
 """The cost of the backward pass in forward passes: each product has a gradient for each of its two operands."""
@@ -61,10 +62,13 @@ class Block:
 
 @dataclass(frozen=True)
 class Training:
-    """The number of training steps, the units per step, and the operations of all steps."""
+    """The number of training steps, the examples of a batch, the units per step, the cost of a unit in forward passes,
+    and the operations of all steps."""
 
     steps: int
+    examples: int
     units: int
+    passes: int
     flops: float
 
 
@@ -105,7 +109,7 @@ def report(spec: Spec, length: int | None, depth: int) -> Report:
     length = checked_length(spec, graph, length)
     program, refusal = find_program(spec)
     decoder = None if program is None else program.decoder
-    examples = max(1, spec.train.batch_tokens // (length or 1))
+    examples = max(1, spec.train.batch_tokens // max(_width(item, length) for item in spec.inputs.values()))
     units = examples * ((length or 1) if _unit(spec, graph) != _WHOLE else 1)
     names = Blocks(spec.model.stages, depth)
     groups = _groups(graph, decoder, names)
@@ -117,7 +121,8 @@ def report(spec: Spec, length: int | None, depth: int) -> Report:
     blocks = [count.block(names.label(key), group) for key, group in groups.items()]
     paths = tuple(longest_paths(graph, length or 1, positions, costs))
     whole = count.block("total", _everything(graph, decoder))
-    flops = (1 + BACKWARD) * whole.forward.flops * units * spec.train.accumulate * spec.train.steps
+    passes = (1 + BACKWARD) * spec.train.copies
+    flops = passes * whole.forward.flops * units * spec.train.accumulate * spec.train.steps
     return Report(
         spec.name,
         spec.task,
@@ -126,13 +131,18 @@ def report(spec: Spec, length: int | None, depth: int) -> Report:
         tuple(blocks),
         whole,
         paths,
-        Training(spec.train.steps, units * spec.train.accumulate, flops),
+        Training(spec.train.steps, examples, units * spec.train.accumulate, passes, flops),
         None if decoder is None else _decoding(decoder, length),
         refusal,
     )
 
 
 _WHOLE = "example"
+
+
+def _width(item: Input, length: int | None) -> int:
+    """The positions of an example in a batch, along one input; of values all elements but those of the last axis."""
+    return prod(axis.size or 1 for axis in item.axes[:-1]) if item.kind == "values" else length or 1
 
 
 def _unit(spec: Spec, graph: Graph) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from xformc.compiler.explain.cost.paths import Path
-from xformc.compiler.explain.cost.spec_cost import BACKWARD, Block, Report, Usage
+from xformc.compiler.explain.cost.spec_cost import Block, Report, Usage
 
 if TYPE_CHECKING:
     from xformc.compiler.explain.cost.measured import Point
@@ -104,11 +104,11 @@ def _mixing(report: Report) -> list[str]:
 
 
 def _lines(report: Report) -> list[str]:
-    training, passes = report.training, 1 + BACKWARD
+    training = report.training
     lines = [_path_line(path) for path in report.paths]
+    units = f"{training.units:,} {_plural(report.unit)} a step"
     lines.append(
-        f"training  {training.flops:.2g} FLOPs: {passes} x forward x {training.units:,} {_plural(report.unit)} a step "
-        f"x {training.steps:,} steps"
+        f"training  {training.flops:.2g} FLOPs: {training.passes} x forward x {units} x {training.steps:,} steps"
     )
     if report.decoding is not None and report.decoding.constants:
         once, kept = report.decoding.once, report.decoding.constants

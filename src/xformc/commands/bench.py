@@ -71,7 +71,8 @@ def bench(
     before = peak_memory()
     loaded, loading = timed_load(engine, threads, device)
     if beam_size is not None and loaded.manifest.decoding != "search":
-        raise UserError(f"--beam-size: a {loaded.manifest.task} engine has no beam")
+        message = f"--beam-size: of a {loaded.manifest.task} engine no beam is measured"
+        raise UserError(message, hint="leave it out")
     work = make_workload(loaded, text, {"beam_size": beam_size})
     plans = make_plans(loaded.manifest, workers, max_batch_tokens, threads)
     latency = measure_latency(work, seconds)

@@ -110,7 +110,8 @@ def _plan(
     if not 0 < mfu <= 1:
         raise UserError(f"--mfu must be above 0 and at most 1, not {mfu:g}")
     card, found = card_of(gpu), count(spec, length, 1)
-    work = Work(found.total.forward.products, found.training.units, found.length or 1)
+    training = found.training
+    work = Work(found.total.forward.products, training.units, training.examples, found.length or 1)
     planned = plan(spec, Machine(gpus, gpu, card, mfu, shard, price), work)
     print(json.dumps({**asdict(planned), "fits": planned.fits}) if as_json else plan_text(planned))
 

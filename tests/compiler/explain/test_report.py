@@ -108,6 +108,24 @@ def test_a_path_through_dilated_convolutions_is_the_fewest_taps_that_add_up() ->
 def test_a_position_that_sees_too_few_others_is_told_how_many() -> None:
     (_, target) = shipped("convs2s").paths
     assert (target.hops, target.seen) == (None, 4 * 2 + 1)
+
+
+def test_causal_windows_see_what_was_before_and_no_more_positions_than_there_are(tmp_path: Path) -> None:
+    path = tmp_path / "windows.yaml"
+    path.write_text(
+        "extends: gpt\nsizes: {layers: 2, d_model: 32, heads: 2, vocabulary: 100, window: 8}\n"
+        "choices: {reach: window, positions: none}\ntrain: {max_length: 256}\n"
+    )
+    seen = {length: report(load_spec(path), length, 1).paths[0].seen for length in (10, 100)}
+    assert seen == {10: 10, 100: 2 * 7 + 1}
+
+
+def test_agreement_counts_each_copy() -> None:
+    once, twice = (
+        report(load_spec(SHIPPED / "multi30k.yaml", settings), 32, 1) for settings in ((), ["train.r_drop=5"])
+    )
+    assert (once.training.passes, twice.training.passes) == (3, 6)
+    assert twice.training.flops == 2 * once.training.flops
     assert "target: none from end to end; a position depends on 9 positions" in report_text(shipped("convs2s"))
 
 
