@@ -151,6 +151,7 @@ def test_wrong_options_of_plans_are_refused(xformc: CommandLine) -> None:
     assert "--gpus, --shard: no effect without --train" in said("--gpus", "2", "--shard")
     assert "--gpu k80: unknown card" in said("--train", "--gpu", "k80")
     assert "--mfu must be above 0 and at most 1, not 2" in said("--train", "--mfu", "2")
+    assert "--price must be at most 1,000,000, not inf" in said("--train", "--price", "inf")
     assert "100 GPUs cannot share a batch of 64 rows" in said("--train", "--gpus", "100")
     assert "--train and --measure exclude each other" in said("--train", "--measure", "64")
 

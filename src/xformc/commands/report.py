@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from xformc.compiler.spec import Spec
 
 MOST = 100_000
+MOST_PRICE = 1_000_000
 
 
 def report(
@@ -109,6 +110,8 @@ def _plan(
 
     if not 0 < mfu <= 1:
         raise UserError(f"--mfu must be above 0 and at most 1, not {mfu:g}")
+    if price is not None and not price <= MOST_PRICE:
+        raise UserError(f"--price must be at most {MOST_PRICE:,}, not {price:g}")
     card, found = card_of(gpu), count(spec, length, 1)
     training = found.training
     work = Work(found.total.forward.products, training.units, training.examples, found.length or 1)

@@ -255,6 +255,16 @@ def test_attention_refuses_what_it_cannot_show(
     assert mistake(xformc("attention", translator, *arguments)).startswith(message)
 
 
+def test_a_source_without_an_end_may_have_one_token(tmp_path: Path, xformc: CommandLine) -> None:
+    size = train_tokenizer(tmp_path / "tokenizer.model")
+    sizes = f"sizes: {{layers: 1, d_model: 16, d_ff: 32, heads: 2, vocabulary: {size}, dropout: 0.0}}"
+    inputs = "inputs: {source: {tokens: vocabulary, ends: false}}"
+    engine = make_engine(tmp_path, f"extends: transformer_base\n{sizes}\n{inputs}\n", ("source", "target"))
+    result = xformc("attention", engine, "a", "--translation", "two dogs", "--out", tmp_path / "a.html")
+    assert result.code == 0, result.err
+    assert mistake(xformc("attention", engine, "", "--translation", "a")) == "the source is empty"
+
+
 def test_attention_of_a_language_model_writes_the_next_piece(tmp_path: Path) -> None:
     from xformc.compiler.explain.attention.attention_engine import look
 
