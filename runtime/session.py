@@ -36,6 +36,10 @@ class Executor(Protocol):
         ...
 
 
+_NO_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation")
+_LESS = "lower max_batch_tokens, or use a narrower beam"
+
+
 class StoppedError(UserError):
     """A call ended early because its session was stopped."""
 
@@ -158,6 +162,8 @@ class Session:
         return results
 
     def _failure(self, what: str, error: Exception) -> UserError:
+        if isinstance(error, MemoryError) or any(part in str(error) for part in _NO_MEMORY):
+            return UserError(f"the model {what}: out of memory", place=self._place, hint=_LESS)
         first_line = (str(error).splitlines() or [type(error).__name__])[0][:300]
         return UserError(f"the model {what}: {first_line}", place=self._place, hint=REBUILD)
 

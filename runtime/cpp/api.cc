@@ -14,6 +14,7 @@
 #include "engine.h"
 #include "failure.h"
 #include "include/xformc.h"
+#include "numbers.h"
 #include "unicode.h"
 
 using xformc::Batching;
@@ -299,6 +300,7 @@ xformc_status xformc_load(const char* folder, const xformc_load_options* options
   return guarded(error, [&] {
     require(folder, "folder");
     require(engine, "engine");
+    const xformc::DefaultFloats floats;
     *engine = new xformc_engine{xformc::Engine(folder, xformc::read_options(options))};
   });
 }

@@ -26,8 +26,7 @@ std::string shortest(double number) {
 
 std::string rough(double number) {
   char text[32];
-  std::snprintf(text, sizeof text, "%g", number);
-  return text;
+  return {text, std::to_chars(text, text + sizeof text, number, std::chars_format::general, 6).ptr};
 }
 
 }  // namespace xformc

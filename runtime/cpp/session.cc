@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "../kernels/library.h"
+#include "numbers.h"
 
 namespace xformc {
 namespace {
@@ -12,6 +13,7 @@ const std::map<std::string, std::string> OLD_NAMES = {{"beam_size", "beam_width"
 
 constexpr const char* RUNNING = "failed on this input";
 constexpr size_t SHOWN = 300;  // characters of a message of ONNX Runtime's
+constexpr const char* NO_MEMORY[] = {"Failed to allocate memory", "bad_alloc", "bad allocation"};
 
 bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -51,6 +53,7 @@ Model::Model(const OnnxRuntime& runtime, const std::filesystem::path& path, cons
 }
 
 void Model::open(bool kernels, int64_t threads) {
+  const DefaultFloats floats;
   const auto loading = [&](OrtStatus* status) { check(status, XFORMC_INVALID_ENGINE, "cannot be loaded"); };
   OrtMemoryInfo* memory = nullptr;
   loading(api_.CreateCpuMemoryInfo(OrtDeviceAllocator, OrtMemTypeDefault, &memory));
@@ -196,6 +199,11 @@ void Model::check(OrtStatus* status, xformc_status kind, const char* what) const
   if (status == nullptr) return;
   const Handle<OrtStatus> owned(status, api_.ReleaseStatus);
   const std::string message = api_.GetErrorMessage(status);
+  for (const char* part : NO_MEMORY) {
+    if (message.find(part) == std::string::npos) continue;
+    throw Failure(XFORMC_OUT_OF_MEMORY, std::string("the model ") + what + ": out of memory", place_,
+                  "lower max_batch_tokens, or use a narrower beam");
+  }
   const std::string line = message.substr(0, std::min(message.find('\n'), SHOWN));
   throw Failure(kind, std::string("the model ") + what + ": " + line, place_, REBUILD);
 }

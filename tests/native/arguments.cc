@@ -1,5 +1,6 @@
 // Every function of the C API with arguments that are wrong: an error that says so, and nothing worse.
 // arguments FOLDER
+#include <cfenv>
 #include <climits>
 #include <cmath>
 #include <cstddef>
@@ -73,6 +74,16 @@ void check_load(const std::string& folder) {
     CHECK_STATUS(INVALID, xformc_load((folder + "/tagging").c_str(), &options, &engine, &error));
   }
   CHECK(engine == nullptr);
+}
+
+// The caller's rounding mode changes no hash of an engine, and stays as it was.
+void check_floats(const std::string& folder) {
+  const auto options = load_options();
+  xformc_engine* engine = nullptr;
+  CHECK(std::fesetround(FE_UPWARD) == 0);
+  CHECK_STATUS(XFORMC_OK, xformc_load((folder + "/tagging").c_str(), &options, &engine, &error));
+  CHECK(std::fegetround() == FE_UPWARD && std::fesetround(FE_TONEAREST) == 0);
+  xformc_engine_free(engine);
 }
 
 // A size of the struct that no version of the library has had.
@@ -516,6 +527,7 @@ int main(int, char** argv) {
   const std::string folder = argv[1];
   check_nothing_given();
   check_load(folder);
+  check_floats(folder);
   {
     const Engines engines(folder);
     check_sizes(engines);

@@ -79,6 +79,17 @@ def test_a_project_finds_the_library_and_runs(prefix: Path, tmp_path: Path) -> N
     assert run(folder / "build" / "consumer") == f"{__version__}\n"
 
 
+def test_a_project_may_contain_the_library(tmp_path: Path) -> None:
+    folder = tmp_path / "a consumer"
+    found = "find_package(xformc {version} REQUIRED)"
+    project = CONSUMER.replace(found, "add_subdirectory(library)\n")
+    command = configure(folder, project)
+    configure(folder / "library", STAND_IN)
+    run(*command)
+    run(tool("cmake"), "--build", folder / "build")
+    assert run(folder / "build" / "consumer") == f"{__version__}\n"
+
+
 def test_a_project_that_needs_a_newer_version_is_told(prefix: Path, tmp_path: Path) -> None:
     command = configure(tmp_path / "consumer", CONSUMER.format(version="99.0"), f"-DCMAKE_PREFIX_PATH={prefix}")
     done = subprocess.run(command, capture_output=True, text=True, check=False)

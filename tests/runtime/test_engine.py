@@ -260,3 +260,14 @@ def test_a_device_that_there_is_not_is_named(copy_engine: Path) -> None:
     wrong: Any = "auto"
     with pytest.raises(UserError, match=r"device is 'auto'\nhint: use cpu or cuda"):
         load(copy_engine, device=wrong)
+
+
+def test_a_lack_of_memory_is_named() -> None:
+    class Lacking:
+        def run(self, feeds: Any, options: Any) -> list[Any]:
+            raise RuntimeError("[ONNXRuntimeError] : 6 : while running Loop node.\nFailed to allocate memory of size 9")
+
+    session = Session(lambda workers: Lacking(), ("tokens",), "engine")
+    with pytest.raises(UserError, match="the model failed on this input: out of memory") as caught:
+        session.run({})
+    assert caught.value.hint == "lower max_batch_tokens, or use a narrower beam"
