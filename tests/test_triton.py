@@ -183,20 +183,23 @@ def test_a_language_model_is_served_with_seeds(
         assert all(isinstance(one, str) and part in one for part, one in zip(wrong, errors, strict=True))
 
 
+@pytest.mark.parametrize("target", ["portable", "cuda"])
 def test_labels_of_texts_are_served(
-    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    xformc: CommandLine, engines: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
 ) -> None:
-    pairs, tagger = built(xformc, engines, "pairs"), built(xformc, engines, "tagging")
+    pairs, tagger = (built(xformc, engines, name, "--target", target) for name in ("pairs", "tagging"))
     for engine, name in ((pairs, "pairs"), (tagger, "tagger")):
         assert xformc("export", "triton", engine, "--output", tmp_path, "--name", name).code == 0
     server = Server(tmp_path, monkeypatch)
     premise, claim = strings("hello world", "twenty-one"), strings("two dogs", "words")
     (found,) = server.outputs("pairs_text", {"premise": premise, "claim": claim})
-    expected = load(pairs, threads=1).predict([("hello world", "two dogs"), ("twenty-one", "words")])
+    plain = load(built(xformc, engines, "pairs"), threads=1)
+    expected = plain.predict([("hello world", "two dogs"), ("twenty-one", "words")])
     assert [row[0].decode() for row in found["label"]] == [one.label for one in expected]
     np.testing.assert_allclose(found["probability"][:, 0], [one.probability for one in expected], rtol=1e-5)
     (found,) = server.outputs("tagger_text", {"words": strings("hello world two", "")})
-    (labels, _) = load(tagger, threads=1).predict(["hello world two", ""])
+    plain = load(built(xformc, engines, "tagging"), threads=1)
+    (labels, _) = plain.predict(["hello world two", ""])
     assert [row[0].decode() for row in found["labels"]] == [" ".join(labels.labels), ""]
 
 
