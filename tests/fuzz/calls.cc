@@ -55,6 +55,13 @@ std::vector<xformc_token> take_tokens(fuzz::Reader& reader, const std::vector<st
   return tokens;
 }
 
+// A word of docs/search.md, another one, or none.
+const char* take_word(fuzz::Reader& reader) {
+  static const char* const WORDS[] = {nullptr,  "gnmt",  "average",     "first",   "best", "complete",
+                                      "shrink", "paper", "huggingface", "unknown", "",     "\xff"};
+  return WORDS[reader.take<uint8_t>() % (sizeof WORDS / sizeof *WORDS)];
+}
+
 void read_results(xformc_results* results) {
   for (size_t i = 0; i < xformc_results_count(results); ++i) {
     xformc_hypothesis hypothesis;
@@ -124,6 +131,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto banned = take_tokens(reader, pieces);
     search.suppress_tokens = banned.data();
     search.suppress_count = banned.size();
+    search.length_penalty_kind = take_word(reader);
+    search.stop_rule = take_word(reader);
+    search.preset = take_word(reader);
     if (kind == 0) {
       status = xformc_translate(engines().translation, given.data(), given.size(), &search, &run, &results, &error);
     } else {
