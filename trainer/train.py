@@ -43,7 +43,7 @@ from xformc.trainer.run import METRICS, SCORES, Identity, check_free, is_run, lo
 from xformc.trainer.schedule import schedule_of
 from xformc.trainer.scores.checkpoint_scores import CheckpointScorer
 from xformc.trainer.selection import judged, measured, scoring, take_score
-from xformc.trainer.sinks import Place, check_sinks, open_sinks
+from xformc.trainer.sinks import Place, Sink, check_sinks, open_sinks
 from xformc.trainer.start import start_from
 
 if TYPE_CHECKING:
@@ -182,13 +182,20 @@ def train_weights(
             state = load_checkpoint(newest, model, optimizer)
             exchange(optimizer)
         metrics, silent = (out / METRICS, quiet or is_quiet()) if processes.first else (None, True)
-        place = Place(out, spec.name, state.step + 1, asdict(identity), lines_until(out / METRICS, state.step))
-        sinks = open_sinks(options.log, place) if processes.first else []
+        sinks = _open_sinks(options.log, spec, out, identity, state) if processes.first else []
         peak, seconds = peak_of(device, identity.precision, processes.count), recipe.seconds
         with Report(metrics, recipe.steps, state, sinks, seconds=seconds, peak=peak, quiet=silent) as report:
             for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
                 report.note(line)
             return Trained(_run(job, state, report), engine, schema, corpus, encoded)
+
+
+def _open_sinks(names: Sequence[str], spec: Spec, out: Path, identity: Identity, state: State) -> list[Sink]:
+    """The sinks of these names, which are told what came before; without any, that is not read."""
+    if not names:
+        return []
+    before = lines_until(out / METRICS, state.step)
+    return open_sinks(names, Place(out, spec.name, state.step + 1, asdict(identity), before))
 
 
 def _begin(spec: Spec, start: Path | None, model: TorchModule) -> list[str]:

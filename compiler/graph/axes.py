@@ -48,6 +48,10 @@ class Type:
         """The axes that are not in `names`, in order."""
         return tuple(axis for axis in self.axes if axis.name not in names)
 
+    def replaced(self, name: str, axis: Axis) -> "Type":
+        """The type with this axis in the place of the one called `name`, if there is one."""
+        return Type(self.dtype, tuple(axis if each.name == name else each for each in self.axes))
+
     def __str__(self) -> str:
         return self._text
 

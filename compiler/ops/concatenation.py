@@ -179,8 +179,7 @@ def _shift_step(op: ShiftPositions, node: Node, step: Stepper) -> tuple[Value, .
         raise step.refuse("every position sees one after it", "shift by a positive number")
     (x,), name = node.inputs, node.outputs[0].name
     recent = f"recent.{op.by}"
-    axes = tuple(Axis(recent, op.by) if axis.name == step.time else axis for axis in x.type.axes)
-    past = step.state(f"{name}/recent", Type(x.type.dtype, axes))
+    past = step.state(f"{name}/recent", x.type.replaced(step.time, Axis(recent, op.by)))
     step.carry(past, step.emit(Append(step.time, recent, recent, op.by), (past, step.value(x)), f"{name}/seen"))
     if not step.several:
         return (step.emit(Slice(recent, step.time, count=1), (past,), name),)

@@ -125,8 +125,7 @@ def _convolution_step(op: Convolution, node: Node, step: Stepper) -> tuple[Value
     x, name = node.inputs[0], node.outputs[0].name
     count = op.reach(node.inputs[1].type)[at] + 1
     recent = f"recent.{count}"
-    axes = tuple(Axis(recent, count) if axis.name == step.time else axis for axis in x.type.axes)
-    past = step.state(f"{name}/recent", Type(x.type.dtype, axes))
+    past = step.state(f"{name}/recent", x.type.replaced(step.time, Axis(recent, count)))
     seen = step.emit(Append(step.time, recent, step.time, count), (past, step.value(x)), f"{name}/seen")
     step.carry(past, seen)
     if step.several:

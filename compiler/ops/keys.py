@@ -111,7 +111,7 @@ class Places(Op):
 def _as_keys_types(op: AsKeys, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (x,) = inputs
     require(op.positions in x.names, f"{x} has no axis {op.positions}")
-    return (Type(x.dtype, tuple(Axis(op.keys, a.size) if a.name == op.positions else a for a in x.axes)),)
+    return (x.replaced(op.positions, Axis(op.keys, x.axis(op.positions).size)),)
 
 
 @mixes.rule(AsKeys)
@@ -129,9 +129,8 @@ def _as_keys_lengths(op: AsKeys, node: Node) -> Mapping[str, Length]:
 def _as_keys_step(op: AsKeys, node: Node, step: Stepper) -> tuple[Value, ...]:
     (new,) = node.inputs
     past = ROOM if step.fixed else PAST if op.window is None else f"{PAST}.{op.window}"
-    axes = tuple(Axis(past) if axis.name == step.time else axis for axis in new.type.axes)
     name = node.outputs[0].name
-    cache = step.state(f"{name}/cache", Type(new.type.dtype, axes))
+    cache = step.state(f"{name}/cache", new.type.replaced(step.time, Axis(past)))
     if step.fixed:
         kept = step.emit(Write(step.time, past), (cache, step.value(new), step.places(), step.position()), name)
         step.carry(cache, kept)
@@ -159,8 +158,7 @@ def _append_types(op: Append, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     renamed = tuple(op.new if name == op.past else name for name in cache.names)
     require(renamed == new.names, f"the cache {cache} and the new positions {new} must have the same order of axes")
     size = _grown(op, cache.axis(op.past).size, new.axis(op.new).size)
-    axes = tuple(Axis(op.seen, size) if axis.name == op.past else axis for axis in cache.axes)
-    return (Type(cache.dtype, axes),)
+    return (cache.replaced(op.past, Axis(op.seen, size)),)
 
 
 def _grown(op: Append, past: int | None, new: int | None) -> int | None:
@@ -210,7 +208,7 @@ def _write_types(op: Write, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
 
 def _entry(op: Write, cache: Type) -> Type:
     """What is written: the cache's type with one position."""
-    return Type(cache.dtype, tuple(Axis(op.new, 1) if axis.name == op.room else axis for axis in cache.axes))
+    return cache.replaced(op.room, Axis(op.new, 1))
 
 
 def _written_type(node: Node) -> Type:
@@ -333,7 +331,7 @@ def _as_keys_cost(op: AsKeys, node: Node) -> Cost:
 def _grow_types(op: Grow, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     state, new = inputs
     require(op.past in state.names and op.new in new.names, f"{state} and {new} have no axes {op.past} and {op.new}")
-    return (Type(state.dtype, tuple(Axis(op.keys) if axis.name == op.past else axis for axis in state.axes)),)
+    return (state.replaced(op.past, Axis(op.keys)),)
 
 
 @mixes.rule(Grow)

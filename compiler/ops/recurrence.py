@@ -72,7 +72,7 @@ def _recurrence_types(op: Recurrence, inputs: tuple[Type, ...]) -> tuple[Type, .
 
 
 def _narrow(type: Type, positions: str) -> Type:
-    return Type(type.dtype, tuple(Axis(axis.name, 1) if axis.name == positions else axis for axis in type.axes))
+    return type.replaced(positions, Axis(positions, 1))
 
 
 @mixes.rule(Recurrence)

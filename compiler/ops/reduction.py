@@ -120,8 +120,7 @@ def _cumulative_sum_step(op: CumulativeSum, node: Node, step: Stepper) -> tuple[
     if op.reverse:
         raise step.refuse("every position sees the ones after it", "only a forward sum is causal")
     (x,), name = node.inputs, node.outputs[0].name
-    axes = tuple(Axis(axis.name, 1) if axis.name == step.time else axis for axis in x.type.axes)
-    past = step.state(f"{name}/sum", Type(x.type.dtype, axes))
+    past = step.state(f"{name}/sum", x.type.replaced(step.time, Axis(step.time, 1)))
     if not step.several:
         result = step.emit(Add(), (past, step.value(x)), name)
         step.carry(past, result)

@@ -315,8 +315,7 @@ class _Derivation:
             hint = "leave the window out, or mask by `distance`"
             raise self.refuse(f"its state has the axis {keys}, of which a window is left in each step", hint)
         past = ROOM if self.fixed else PAST
-        axes = tuple(Axis(past) if axis.name == keys else axis for axis in type.axes)
-        state = self.builder.input(name, Type(type.dtype, axes))
+        state = self.builder.input(name, type.replaced(keys, Axis(past)))
         if self.fixed:
             grown = self.emit(AsKeys(past, keys), (state,), f"{name}/keys")
         else:
@@ -396,5 +395,4 @@ class _Derivation:
     def _narrow(self, type: Type) -> Type:
         if self.several:
             return type
-        axes = tuple(Axis(axis.name, 1) if axis.name == self.time else axis for axis in type.axes)
-        return Type(type.dtype, axes)
+        return type.replaced(self.time, Axis(self.time, 1))
