@@ -29,7 +29,8 @@ from xformc.compiler.ops.gathering import emit_gathered, gathered
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.layout import Expand, aligner, emit_aligned
 from xformc.compiler.ops.slicing import Slice, zeros
-from xformc.compiler.ops.windows import MAX_REACH, without_padding
+from xformc.compiler.ops.masks import without_padding
+from xformc.compiler.ops.windows import MAX_REACH
 
 
 @dataclass(frozen=True)
@@ -264,5 +265,5 @@ def _shift_positions(site: Site, x: Value, by: float, over: str = "positions") -
     if by != int(by) or by == 0 or abs(by) > MAX_REACH:
         raise site.refuse_number("by", by, "'by' must be a whole number that is not 0")
     axis = site.axis(x, over).name
-    x = x if by > 0 else without_padding(site, x, (axis,), 0.0, "real")
+    x = x if by > 0 else without_padding(site, x, (axis,))
     return site.emit(ShiftPositions(axis, int(by)), x)

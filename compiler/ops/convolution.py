@@ -29,7 +29,8 @@ from xformc.compiler.graph.rules import (
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.layout import Expand, aligner, emit_aligned
 from xformc.compiler.ops.slicing import Slice
-from xformc.compiler.ops.windows import Ends, Moving, Wanted, Windows, make_windows, window_lengths, without_padding
+from xformc.compiler.ops.masks import without_padding
+from xformc.compiler.ops.windows import Ends, Moving, Wanted, Windows, make_windows, window_lengths
 
 CHANNELS = "with 'to', the value is one channel"
 
@@ -250,7 +251,7 @@ def _convolution(  # noqa: PLR0913, PLR0917 (called by name)
     windows = make_windows(site, axes, Wanted(width, stride, dilation, _ends(site, padding, causal), to_positions))
     parts = _groups(site, groups, depthwise, channels, to)
     if not causal:
-        x = without_padding(site, x, windows.axes, 0.0, "real")
+        x = without_padding(site, x, windows.axes)
     weight = _weight_axes(windows, channels, to or channels, parts, depthwise)
     inputs = [x, site.parameter("weight", weight, _initial(weight, len(axes)), outputs=1)]
     if bias:

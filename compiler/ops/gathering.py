@@ -21,6 +21,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
+from xformc.compiler.ops.masks import spread
 
 
 @dataclass(frozen=True)
@@ -167,4 +168,5 @@ def _reverse_positions(site: Site, x: Value, over: str = "positions") -> Value:
 def reorder(site: Site, x: Value, function: str, axis: str, number: int = 0, to: str | None = None) -> Value:
     """Write the node for one of ORDERS."""
     mask = site.padding(axis)
-    return site.emit(Reorder(function, axis, to or axis, number), x, *(() if mask is None else (mask,)))
+    reordered = (x,) if mask is None else (spread(site, x, mask), mask)
+    return site.emit(Reorder(function, axis, to or axis, number), *reordered)

@@ -25,7 +25,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
-from xformc.compiler.ops.layout import aligner, emit_aligned, union
+from xformc.compiler.ops.layout import Align, aligner, emit_aligned, union
 
 MASKED = -1e9
 """The score of a hidden key; its softmax is exactly zero in float32, unless all keys are hidden."""
@@ -321,6 +321,21 @@ def zero_padding(site: Site, x: Value, name: str = "") -> Value:
     """`x` with zeros at padding positions."""
     mask = site.mask(site.positions(x))
     return x if mask is None else site.emit(Fill(0.0), x, mask, name=name)
+
+
+def spread(site: Site, x: Value, mask: Value) -> Value:
+    """`x` with the axes of the mask that it lacks, in front: what examples share has other padding in each of them."""
+    if set(mask.type.axes) <= set(x.type.axes):
+        return x
+    return site.emit(Align(x.type.names), site.emit(Select(), mask, x, x, name="shared"), name="spread")
+
+
+def without_padding(site: Site, x: Value, axes: tuple[str, ...], value: float = 0.0) -> Value:
+    """`x` with this number at padding along these axes."""
+    for axis in axes:
+        mask = site.padding(axis)
+        x = x if mask is None else site.emit(Fill(value), spread(site, x, mask), mask, name="real")
+    return x
 
 
 def fill_padding(site: Site, x: Value, value: float) -> Value:

@@ -24,7 +24,7 @@ from xformc.compiler.graph.rules import (
     types,
 )
 from xformc.compiler.ops.layout import aligner, emit_aligned
-from xformc.compiler.ops.masks import MASKED
+from xformc.compiler.ops.masks import MASKED, spread
 from xformc.compiler.ops.windows import Ends, Wanted, Windows, make_windows, window_lengths
 
 LARGEST_WINDOW = 1024
@@ -194,5 +194,7 @@ def _pool(  # noqa: PLR0917 (called by name)
     if len(axes) > 2:
         raise site.refuse(f"windows move along one or two axes, found {len(axes)}")
     w: Windows = make_windows(site, axes, Wanted(width, stride or width, (1,), ends[padding], to_positions))
-    masks = (mask for name in w.axes if (mask := site.padding(name)) is not None)
+    masks = [mask for name in w.axes if (mask := site.padding(name)) is not None]
+    for mask in masks:
+        x = spread(site, x, mask)
     return site.emit(Pool(function, w.axes, w.to, w.width, w.stride, w.before, w.after), x, *masks)

@@ -27,7 +27,7 @@ from xformc.compiler.graph.rules import (
 from xformc.compiler.ops.elementwise import Add
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.layout import aligner, emit_aligned
-from xformc.compiler.ops.masks import MASKED, Fill, PaddingMask, Select
+from xformc.compiler.ops.masks import MASKED, Fill, PaddingMask, Select, spread
 
 
 @dataclass(frozen=True)
@@ -269,14 +269,15 @@ def _cumulative_sum(site: Site, x: Value, over: str = "positions", reverse: bool
     """
     axis = site.axis(x, over).name
     mask = site.mask(axis) if reverse else None
-    return site.emit(CumulativeSum(axis, reverse), x if mask is None else site.emit(Fill(0.0), x, mask, name="real"))
+    real = x if mask is None else site.emit(Fill(0.0), spread(site, x, mask), mask, name="real")
+    return site.emit(CumulativeSum(axis, reverse), real)
 
 
 def _reduction(function: str) -> None:
     def apply(site: Site, x: Value, over: str = "positions") -> Value:
         axis = site.axis(x, over).name
         mask = None if function == "first" else site.mask(axis)
-        return site.emit(Reduce(function, axis), x, *(() if mask is None else (mask,)))
+        return site.emit(Reduce(function, axis), *((x,) if mask is None else (spread(site, x, mask), mask)))
 
     apply.__doc__ = f"The {function} along the positions or another axis, ignoring padding."
     primitive(function, over=optional("name"))(apply)

@@ -31,7 +31,7 @@ FUNCTIONS = ("Cos", "Sin")
 class Angles(Op):
     """A function of the angles `a = position * base^(-2i/width)`, which are half as many as `width` elements.
 
-    Input: int64 positions. The result has a new last axis `axis`, and is multiplied by the factor of `scaling`, if
+    Input: positions, int64 or float32. The result has a new last axis `axis`, and is multiplied by the factor of `scaling`, if
     there is one: it changes the frequencies, and `numbers` are its fields.
     """
 
@@ -65,7 +65,7 @@ class Angles(Op):
 def _angles_types(op: Angles, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     (positions,) = inputs
     require(op.width % 2 == 0, f"pairs are rotated, so {op.width} must be even")
-    require(positions.dtype == "int64", f"{positions} are no positions")
+    require(positions.dtype in ("int64", "float32"), f"{positions} are no positions")
     return (Type("float32", (*positions.axes, Axis(op.axis, op.width // 2))),)
 
 
@@ -209,6 +209,7 @@ cost.rule(Rotate)(per_result(3))
 @primitive(
     "rope",
     base=optional("number"),
+    at=optional("value"),
     part=optional("number"),
     halves=optional("flag"),
     scaling=optional("word"),
@@ -224,6 +225,7 @@ def _rope(
     site: Site,
     x: Value,
     base: float = BASE,
+    at: Value | None = None,
     part: float | None = None,
     halves: bool = False,
     scaling: str | None = None,
@@ -231,7 +233,8 @@ def _rope(
 ) -> Value:
     """Each pair of numbers of the last axis, rotated by an angle proportional to the position: for queries and keys.
 
-    Pair i of n turns by base^(-i / n) a position. `part`: how many numbers are rotated, the first of them (default:
+    Pair i of n turns by base^(-i / n) a position. `at`: the position of each vector, if they are not 0, 1, 2, ..; a
+    value with axes of `x`, such as `position` plus the length of what comes before. `part`: how many numbers are rotated, the first of them (default:
     all). `halves`: a pair is the numbers i and i + n (GPT-NeoX; Llama at Hugging Face), and not two neighbours.
     `scaling` is for longer texts: `linear`, `ntk`, `dynamic`, `yarn` or `llama3`, with their numbers.
     """
@@ -246,10 +249,17 @@ def _rope(
         raise site.refuse(f"pairs are rotated, so {width} must be even")
     if scaling is not None and rotated < SCALINGS[scaling].least:
         raise site.refuse(f"the scaling {scaling} needs at least {SCALINGS[scaling].least} rotated numbers")
-    index = site.emit(Positions(positions), x, name="index")
+    index = site.emit(Positions(positions), x, name="index") if at is None else _given_positions(site, x, at)
     made = (Angles(f"{width.name}/pairs", rotated, kind, float(base), scaling, given) for kind in FUNCTIONS)
     angles = [site.emit(one, index, name=one.function.lower()) for one in made]
     return site.emit(Rotate(halves), x, *angles)
+
+
+def _given_positions(site: Site, x: Value, at: Value) -> Value:
+    """The argument `at`. Raises: what `site.refuse` makes, if these are no positions of `x`."""
+    if at.type.dtype not in ("int64", "float32") or not set(at.type.axes) <= set(x.type.axes[:-1]):
+        raise site.refuse(f"'at' needs numbers with axes of {x.name}: {x.type}, found {at.name}: {at.type}")
+    return at
 
 
 def _scaled(site: Site, scaling: str | None, numbers: dict[str, float]) -> tuple[float | None, ...]:

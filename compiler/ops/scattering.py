@@ -22,7 +22,7 @@ from xformc.compiler.graph.rules import (
     types,
 )
 from xformc.compiler.ops.layout import aligner, emit_aligned, union
-from xformc.compiler.ops.masks import Fill
+from xformc.compiler.ops.masks import without_padding
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,5 @@ def _scatter(site: Site, x: Value, by: Value, over: str, to: Axis) -> Value:
     the inverse of `take`. An index beyond its size counts nowhere, nor does padding.
     """
     axis = site.axis(x, over)
-    real = site.padding(axis.name)
-    if real is not None:
-        x = site.emit(Fill(0.0), x, real, name="real")
+    x = without_padding(site, x, (axis.name,))
     return site.emit(Scatter(axis.name, to.name, to.size or 0), x, by)

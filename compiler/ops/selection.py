@@ -20,7 +20,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
-from xformc.compiler.ops.masks import MASKED, NEVER, Fill, filled
+from xformc.compiler.ops.masks import MASKED, NEVER, filled, without_padding
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,5 @@ def _keep_top(site: Site, x: Value, count: float, over: str) -> Value:
     if count != int(count) or count < 1:
         raise site.refuse_number("count", count, "count must be a positive whole number")
     axis = site.axis(x, over)
-    real = site.padding(axis.name)
-    if real is not None:
-        x = site.emit(Fill(NEVER), x, real, name="real")
-    return site.emit(KeepTop(int(count), axis.name, NEVER if axis.size is None else MASKED), x)
+    kept = KeepTop(int(count), axis.name, NEVER if axis.size is None else MASKED)
+    return site.emit(kept, without_padding(site, x, (axis.name,), NEVER))

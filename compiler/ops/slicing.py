@@ -26,7 +26,8 @@ from xformc.compiler.graph.rules import (
     types,
 )
 from xformc.compiler.ops.gathering import reorder
-from xformc.compiler.ops.windows import MAX_REACH, without_padding
+from xformc.compiler.ops.masks import without_padding
+from xformc.compiler.ops.windows import MAX_REACH
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def _slice(  # noqa: PLR0917 (called by name)
     if new == axis:
         return x
     if first + end and x.type.dtype == "float32":
-        x = without_padding(site, x, (axis.name,), 0.0, "real")
+        x = without_padding(site, x, (axis.name,))
     return site.emit(Slice(axis.name, new.name, first, 0 if axis.size is None else end, int(step), count), x)
 
 

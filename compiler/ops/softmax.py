@@ -21,7 +21,7 @@ from xformc.compiler.graph.rules import (
     to_torch,
     types,
 )
-from xformc.compiler.ops.masks import NEVER, Fill
+from xformc.compiler.ops.masks import NEVER, without_padding
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,4 @@ def _softmax_cost(op: Softmax, node: Node) -> Cost:
 def _softmax(site: Site, x: Value, over: str | None = None) -> Value:
     """The softmax over an axis (default: the last). Over positions, padding gets 0."""
     axis = (site.clear_last(x) if over is None else site.axis(x, over)).name
-    real = site.padding(axis)
-    if real is not None:
-        x = site.emit(Fill(NEVER), x, real, name="real")
-    return site.emit(Softmax(axis), x)
+    return site.emit(Softmax(axis), without_padding(site, x, (axis,), NEVER))

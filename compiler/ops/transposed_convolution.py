@@ -25,7 +25,8 @@ from xformc.compiler.graph.rules import (
 from xformc.compiler.ops.convolution import CHANNELS, channels_first
 from xformc.compiler.ops.layout import Expand, aligner, emit_aligned
 from xformc.compiler.ops.upsampling import fitted, longer, refused
-from xformc.compiler.ops.windows import MAX_REACH, whole_numbers, without_padding
+from xformc.compiler.ops.masks import without_padding
+from xformc.compiler.ops.windows import MAX_REACH, whole_numbers
 
 
 @dataclass(frozen=True)
@@ -167,7 +168,7 @@ def _transposed_convolution(  # noqa: PLR0917 (called by name)
         raise site.refuse_number("width", short, f"the width of a transposed convolution must be {limits}")
     names = to_positions or (None,) * len(axes)
     made = tuple(site.longer(*each) for each in zip(axes, strides, names, strict=True))
-    x = without_padding(site, x, tuple(axis.name for axis in axes), 0.0, "real")
+    x = without_padding(site, x, tuple(axis.name for axis in axes))
     spaces = ("width",) if len(axes) == 1 else tuple(f"{axis.name}_width" for axis in axes)
     weight = (to or channels, channels, *(Axis(*each) for each in zip(spaces, widths, strict=True)))
     fan = prod(widths) / prod(strides) * (weight[0].size or 1) + prod(widths) / prod(strides) * (channels.size or 1)

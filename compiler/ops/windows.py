@@ -7,7 +7,6 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.lengths import Length
 from xformc.compiler.graph.primitives import Site
-from xformc.compiler.ops.masks import Fill
 
 MAX_REACH = 2**16
 """The maximum number of positions that a window may see besides its own."""
@@ -103,14 +102,6 @@ def window_lengths(op: Moving, x: Type) -> dict[str, Length]:
         for axis, to, stride in zip(op.axes, op.to, op.stride, strict=True)
         if to != axis and x.axis(axis).size is None
     }
-
-
-def without_padding(site: Site, x: Value, axes: tuple[str, ...], value: float, name: str) -> Value:
-    """`x` with this value at padding along these axes."""
-    for axis in axes:
-        mask = site.padding(axis)
-        x = x if mask is None else site.emit(Fill(value), x, mask, name=name)
-    return x
 
 
 def whole_numbers(site: Site, name: str, values: tuple[float, ...], count: int) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ def read_inputs(tree: Tree, sizes: Mapping[str, Number], problems: list[Problem]
     if len(problems) == found:
         for name, item in inputs.items():
             if item.kind == "tokens":
-                problems.extend(beyond(tree, special, item.vocabulary, name))
+                problems.extend(beyond(tree, item.special, item.vocabulary, name))
     problems.extend(_name_problems(inputs, {**entries, **reader.declared}))
     return inputs
 
@@ -52,7 +52,8 @@ class _Reader:
         hint = "four tokens are reserved: padding, unknown, begin and end"
         axes = (self.axis(value, SMALLEST_VOCABULARY, message, hint),)
         ends = entry.tree.get("ends")
-        special = self.special if ends is None else replace(self.special, ends=ends.value is not False)
+        special = read_special_tokens(entry.tree, self.problems, self.special)
+        special = special if ends is None else replace(special, ends=ends.value is not False)
         return Input("tokens", axes, self.along(entry), entry.key, special=special)
 
     def vectors(self, entry: Entry, value: Tree) -> Input:

@@ -29,6 +29,25 @@ Group = Annotated[list[str], Field(min_length=1)]
 Form = TypeVar("Form", bound=Section)
 
 
+SpecialToken = Annotated[
+    object, WithJsonSchema({"type": ["integer", "string"], "minimum": 0, "description": "an id, or none"})
+]
+
+
+class SpecialTokenIds(Section):
+    """The ids of the special tokens in every vocabulary, or in that of one input.
+
+    `pad` fills the positions after a text; `unknown` stands for what the vocabulary lacks; `begin` is what a decoder
+    reads before the first token. A vocabulary may have `none` of these. `end` is the token that ends a text, or a list:
+    the first of them ends the texts that the model is given.
+    """
+
+    pad: SpecialToken = 0
+    unknown: SpecialToken = 1
+    begin: SpecialToken = 2
+    end: Annotated[object, WithJsonSchema({"type": ["integer", "array"], "items": {"type": "integer"}})] = 3
+
+
 class Input(Section):
     """An input of the model, of one kind.
 
@@ -36,6 +55,7 @@ class Input(Section):
     along these axes. `edges`: which positions of another input may attend to which. `along`, beside tokens or vectors:
     the input whose positions these have, one for each. `rate`, beside vectors: they are the consecutive samples of a
     sound, and this is the number of samples in a second. `ends`, beside tokens: whether texts have an end token.
+    `special_tokens`, beside tokens: the ids that differ from those of the spec.
     """
 
     model_config = ConfigDict(json_schema_extra={"oneOf": [{"required": [kind]} for kind in get_args(InputKind)]})
@@ -47,10 +67,11 @@ class Input(Section):
     along: str | None = None
     rate: Size = None
     ends: bool = True
+    special_tokens: SpecialTokenIds | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Input":
-        kinds = [name for name in Input.model_fields if name not in ("along", "rate", "ends")]
+        kinds = [name for name in Input.model_fields if name not in ("along", "rate", "ends", "special_tokens")]
         found = [name for name in kinds if name in self.model_fields_set]
         if len(found) != 1:
             raise ValueError(f"needs exactly one of {', '.join(kinds)}, found {len(found)}")
@@ -58,28 +79,11 @@ class Input(Section):
             raise ValueError(f"cannot lie along another input: {found[0]} have no positions")
         if self.rate is not None and (found[0] != "vectors" or self.along is not None):
             raise ValueError("cannot have a rate: only vectors with positions of their own are samples")
+        if self.special_tokens is not None and found[0] != "tokens":
+            raise ValueError("cannot have 'special_tokens': only tokens have them")
         if "ends" in self.model_fields_set and (found[0] != "tokens" or self.along is not None):
             raise ValueError("cannot have 'ends': only tokens with positions of their own are texts with an end")
         return self
-
-
-SpecialToken = Annotated[
-    object, WithJsonSchema({"type": ["integer", "string"], "minimum": 0, "description": "an id, or none"})
-]
-
-
-class SpecialTokenIds(Section):
-    """The ids of the special tokens in every vocabulary.
-
-    `pad` fills the positions after a text; `unknown` stands for what the vocabulary lacks; `begin` is what a decoder
-    reads before the first token. A vocabulary may have `none` of these. `end` is the token that ends a text, or a list:
-    the first of them ends the texts that the model is given.
-    """
-
-    pad: SpecialToken = 0
-    unknown: SpecialToken = 1
-    begin: SpecialToken = 2
-    end: Annotated[object, WithJsonSchema({"type": ["integer", "array"], "items": {"type": "integer"}})] = 3
 
 
 class Stage(Section):

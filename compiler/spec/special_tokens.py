@@ -1,4 +1,4 @@
-"""Reads the section `special_tokens`: the ids of padding, the unknown token, begin and end."""
+"""Reads `special_tokens`, of a spec or of one of its inputs: the ids of padding, the unknown token, begin and end."""
 
 from xformc.compiler.spec.problems import Problem
 from xformc.compiler.spec.tree import Tree
@@ -7,18 +7,18 @@ from xformc.format.tokens import MAX_ENDS, SPECIAL, SpecialTokens
 NONE = "none"
 
 
-def read_special_tokens(tree: Tree, problems: list[Problem]) -> SpecialTokens:
-    """The special tokens of the spec's vocabularies; mistakes are appended to `problems`."""
+def read_special_tokens(tree: Tree, problems: list[Problem], usual: SpecialTokens = SPECIAL) -> SpecialTokens:
+    """The special tokens that a tree sets, and the `usual` ones; mistakes are appended to `problems`."""
     section = tree.get("special_tokens")
     if section is None:
-        return SPECIAL
+        return usual
     found = len(problems)
     end = section.get("end")
     ids = SpecialTokens(
-        pad=_optional(section, "pad", SPECIAL.pad, problems),
-        unknown=_optional(section, "unknown", SPECIAL.unknown, problems),
-        begin=_optional(section, "begin", SPECIAL.begin, problems),
-        end=SPECIAL.end if end is None else _ends(end, problems),
+        pad=_optional(section, "pad", usual.pad, problems),
+        unknown=_optional(section, "unknown", usual.unknown, problems),
+        begin=_optional(section, "begin", usual.begin, problems),
+        end=usual.end if end is None else _ends(end, problems),
     )
     if len(problems) == found and ids.pad in ids.end:
         hint = "the end of a text would be padding; choose another token, or 'pad: none' for a language model"
@@ -28,7 +28,7 @@ def read_special_tokens(tree: Tree, problems: list[Problem]) -> SpecialTokens:
 
 def beyond(tree: Tree, ids: SpecialTokens, size: int, name: str) -> list[Problem]:
     """Report the special tokens that are not in the vocabulary of `size` tokens of the input `name`."""
-    section = tree.get("special_tokens")
+    section = tree.get("inputs", name, "special_tokens") or tree.get("special_tokens")
     most = max(ids.ids)
     if section is None or most < size:
         return []

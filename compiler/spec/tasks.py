@@ -6,7 +6,7 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.results.kind import KINDS, Declared, positions_of
 from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input, sequences_of
-from xformc.compiler.spec.problems import Problem, listed, suggest
+from xformc.compiler.spec.problems import Problem, Span, listed, suggest
 from xformc.compiler.spec.results import task_of
 from xformc.compiler.spec.tree import Entry, Tree
 from xformc.format.search_options import CONTROLS
@@ -57,7 +57,7 @@ def task_problems(tree: Tree, inputs: Mapping[str, Input], results: tuple[Declar
     if declared is None or task not in TASKS:
         return []
     along = _along_problems(inputs, results)
-    needed = _special_problems(task, tree, inputs)
+    needed = _special_problems(task, tree, inputs, written_in(results))
     needed += _end_problems(inputs, results)
     needed += [*_token_problems(tree, inputs, results), *_speech_problems(tree, inputs, results)]
     return [*_input_problems(task, declared, inputs), *along, *needed, *_idle_problems(task, tree, inputs, results)]
@@ -128,16 +128,20 @@ def _time_problems(first: Tree, items: Sequence[Tree], special: SpecialTokens) -
     return []
 
 
-def _special_problems(task: str, tree: Tree, inputs: Mapping[str, Input]) -> list[Problem]:
-    """Report special tokens that the task cannot do without."""
-    section = tree.get("special_tokens")
-    special = next((item.special for item in inputs.values() if item.kind == "tokens"), None)
-    if section is None or special is None or not TASKS[task].writes or task == "language_model":
+def _special_problems(task: str, tree: Tree, inputs: Mapping[str, Input], written: str | None) -> list[Problem]:
+    """Report special tokens that the task cannot do without: padding, and what a written text begins with."""
+    if not TASKS[task].writes or task == "language_model":
         return []
+    lacking: dict[Span, str] = {}
+    for name, item in inputs.items():
+        own, shared = tree.get("inputs", name, "special_tokens"), tree.get("special_tokens")
+        for key, what in (("begin", "a begin token"), ("pad", "padding")):
+            said = (own and own.get(key)) or (shared and shared.get(key))
+            needed = item.kind == "tokens" and (key == "pad" or name == written)
+            if said and needed and getattr(item.special, key) is None:
+                lacking[said.span] = what
     return [
-        Problem(entry.tree.span, f"{task} needs {what}; only a language_model may have none")
-        for key, what, value in (("begin", "a begin token", special.begin), ("pad", "padding", special.pad))
-        if value is None and (entry := section.entries.get(key)) is not None
+        Problem(span, f"{task} needs {what}; only a language_model may have none") for span, what in lacking.items()
     ]
 
 

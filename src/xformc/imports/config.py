@@ -38,6 +38,9 @@ begin_suppress_tokens repetition_penalty output_past save_step prefix force_bos_
 IGNORED = frozenset(_INERT.split())
 """Keys of every config that do not change the logits."""
 
+PARTS = frozenset({"text_config", "vision_config", "audio_config", "encoder", "decoder"})
+"""Keys that hold the config of a model which is a part of this one."""
+
 WRITTEN_WITH = frozenset(
     """bos_token_id eos_token_id pad_token_id decoder_start_token_id num_beams length_penalty early_stopping
 max_length max_new_tokens min_length min_new_tokens no_repeat_ngram_size forced_bos_token_id forced_decoder_ids
@@ -278,8 +281,9 @@ def _unset(family: Family, config: Config) -> list[str]:
 
 
 def _is_ignored(key: str, ignored: tuple[str, ...]) -> bool:
-    top = key.partition(".")[0]
-    return top in IGNORED or key in ignored or top in ignored
+    top, _, inner = key.partition(".")
+    inert = inner.partition(".")[0] if top in PARTS else top
+    return inert in IGNORED or key in ignored or top in ignored
 
 
 def flat_values(content: object, prefix: str = "") -> dict[str, Scalar]:

@@ -11,6 +11,7 @@ import torch
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.model import Input
 from xformc.errors import UserError
+from xformc.imports.config import read_config
 from xformc.imports.images import image_numbers, read_images
 from xformc.imports.sounds import MODEL, SOUND, read_sounds
 
@@ -24,12 +25,14 @@ class Examples:
     """words: what they are. ours: the spec's inputs in order. theirs: the arguments of the origin by name.
 
     seen: true at the positions [batch, positions] that are no padding, None if the input is no text.
+    read: how many positions of the origin's logits come before those of the written text.
     """
 
     words: str
     ours: tuple[torch.Tensor, ...]
     theirs: Mapping[str, torch.Tensor]
     seen: torch.Tensor | None = None
+    read: int = 0
 
 
 def random_examples(folder: Path, spec: Spec) -> Examples:
@@ -41,11 +44,13 @@ def random_examples(folder: Path, spec: Spec) -> Examples:
         return _texts(spec, generator)
     if kinds == ["values"] and len(first.axes) == IMAGE_AXES:
         return _images(folder, first, generator)
+    if kinds == ["values", "tokens", "tokens"] and len(first.axes) == IMAGE_AXES and spec.written is not None:
+        return _questions(folder, spec, generator)
     if first.rate is not None and [item.kind for item in others] == ["tokens"] and spec.sizes.keys() >= SOUND_SIZES:
         return _sounds(spec, generator)
     if first.rate is not None and not others and first.axes[0].size == 1:
         return _samples(folder, first.rate, generator)
-    known = "texts, images, and sounds as Whisper and wav2vec 2.0 read them"
+    known = "texts, images, questions about images, and sounds as Whisper and wav2vec 2.0 read them"
     message = f"--replay runs {known}; this model reads {', '.join(kinds)}"
     raise UserError(message, hint="import without --replay")
 
@@ -83,6 +88,26 @@ def _images(folder: Path, item: Input, generator: torch.Generator) -> Examples:
     mean, deviation = (torch.tensor(image_numbers(values, name)) for name in ("mean", "deviation"))
     normal = (pixels - mean) / deviation if values else pixels
     return Examples(f"{BATCH} random images", (pixels,), {"pixel_values": normal.permute(0, 3, 1, 2)})
+
+
+def _questions(folder: Path, spec: Spec, generator: torch.Generator) -> Examples:
+    """Images, questions and answers; theirs are one text, in which a token for each patch stands for the image.
+
+    The first token of the answer is the last one of the question, given again, which theirs have once.
+    """
+    image, question, answer = spec.inputs.values()
+    images, patch = _images(folder, image, generator), int(str(read_config(folder)["image_token_index"]))
+    asked, said = (_random_tokens(item, LENGTH // 4, generator) for item in (question, answer))
+    for tokens in (asked, said):
+        tokens[tokens == patch] = question.special.last
+    asked[:, -1] = said[:, 0] = question.special.last
+    patches = torch.full((BATCH, int(spec.sizes["patches"])), patch)
+    text = torch.cat((patches, asked, said[:, 1:]), 1)
+    before = patches.shape[1] + asked.shape[1]
+    kinds = (torch.arange(text.shape[1]) >= before).long().expand_as(text)
+    theirs = {**images.theirs, "input_ids": text, "token_type_ids": kinds, "attention_mask": torch.ones_like(text)}
+    words = f"{images.words} with questions and {said.numel()} random tokens"
+    return Examples(words, (*images.ours, asked, said), theirs, read=before - 1)
 
 
 def _sounds(spec: Spec, generator: torch.Generator) -> Examples:

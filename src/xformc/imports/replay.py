@@ -54,6 +54,7 @@ def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array], order: Sequenc
     examples = random_examples(folder, spec)
     result = _result(_origin(folder, spec.task), examples, folder)
     expected = result.logits if "logits" in result else _pooled(result.last_hidden_state, examples.seen, folder)
+    expected = expected[:, examples.read :] if examples.read else expected
     expected = expected[..., list(order)] if order else expected
     module = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
     with torch.no_grad():
