@@ -152,6 +152,13 @@ FAMILIES = {
     "qwen2": {**LLAMA, "model_type": "qwen2", "layer_types": ["full_attention"] * 2},
     "t5": T5,
     "qwen3": {**LLAMA, "model_type": "qwen3", "head_dim": 4},
+    "olmo": {**LLAMA, "model_type": "olmo", "clip_qkv": 8.0},
+    "olmo2": {**LLAMA, "model_type": "olmo2"},
+    "starcoder2": {**LLAMA, "model_type": "starcoder2", "sliding_window": 4},
+    "phi3": {**LLAMA, "model_type": "phi3"},
+    "granite": {**LLAMA, "model_type": "granite", "logits_scaling": 4.0},
+    "glm": {**LLAMA, "model_type": "glm", "head_dim": 4},
+    "glm4": {**LLAMA, "model_type": "glm4", "head_dim": 4},
     "mamba": {
         "model_type": "mamba",
         "num_hidden_layers": 2,

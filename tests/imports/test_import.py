@@ -267,6 +267,14 @@ def test_a_table_of_ones_own_may_be_like_a_shipped_one(xformc: CommandLine, fold
     assert result.out.startswith(f"{tmp_path / 'run'}: a run of the family mine, ")
 
 
+def test_null_takes_away_what_another_table_says(xformc: CommandLine, folder: Path, tmp_path: Path) -> None:
+    table = tmp_path / "mine.yaml"
+    table.write_text("like: gpt2\nspec: {defaults: {layer_norm: null, gelu: {approximate: none}}, decode: null}\n")
+    assert xformc("import", folder, "-o", tmp_path / "run", "--map", table).code == 0
+    spec = (tmp_path / "run" / "spec.yaml").read_text()
+    assert "gelu" in spec and "layer_norm" not in spec and "decode" not in spec
+
+
 def test_a_row_may_name_several_weights(xformc: CommandLine, tmp_path: Path) -> None:
     write_foreign(tmp_path / "model", FAMILIES["gpt_neox"])
     arrays = load_file(tmp_path / "model" / "model.safetensors")

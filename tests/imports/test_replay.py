@@ -64,6 +64,9 @@ TRANSLATIONS = [
     ("MT5", {**T5, "eos_token_id": 1, "d_kv": 12}),
 ]
 
+SCALES = {"embedding_multiplier": 12.0, "attention_multiplier": 0.2, "residual_multiplier": 0.3, "logits_scaling": 8.0}
+GLM = {**LLAMA, "head_dim": 12, "pad_token_id": None, "partial_rotary_factor": 0.5}
+
 MODELS = [
     ("GPT2", GPT2),
     ("GPT2", {**GPT2, "activation_function": "gelu", "n_inner": 40, "layer_norm_epsilon": 1e-3}),
@@ -81,6 +84,14 @@ MODELS = [
     ("Gemma2", {**LLAMA, **UNCAPPED, "head_dim": 12, "sliding_window": 8, "tie_word_embeddings": False}),
     ("Gemma3Text", {**LLAMA, "head_dim": 12, "sliding_window": 8, "num_hidden_layers": 7, "hidden_size": 16}),
     ("Gemma3Text", {**LLAMA, "sliding_window": 8, "num_hidden_layers": 6, "rope_parameters": BY_LAYER}),
+    ("Olmo", {**LLAMA, "clip_qkv": 0.5}),
+    ("Olmo2", LLAMA),
+    ("Phi3", {**LLAMA, "pad_token_id": 0, "sliding_window": 8, "partial_rotary_factor": 0.75}),
+    ("Granite", {**LLAMA, **SCALES, "tie_word_embeddings": True}),
+    ("Glm", {**GLM, "attention_bias": False}),
+    ("Glm4", GLM),
+    ("Starcoder2", {**LLAMA, "sliding_window": 8}),
+    ("Starcoder2", {**LLAMA, "use_bias": False, "tie_word_embeddings": False}),
     ("Falcon", {**FALCON, "new_decoder_architecture": True}),
     ("Falcon", {**FALCON, "new_decoder_architecture": True, "num_ln_in_parallel_attn": 1, "bias": True}),
     ("Falcon", {**FALCON, "multi_query": False, "num_kv_heads": 4, "tie_word_embeddings": False}),

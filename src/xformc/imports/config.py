@@ -27,8 +27,8 @@ ARCHITECTURE = "architectures.0"
 WRITES_CHARACTERS = "ForCTC"
 """The end of the architectures whose vocabulary is one of characters."""
 
-_INERT = """model_type architectures _name_or_path transformers_version torch_dtype dtype bos_token_id eos_token_id
-pad_token_id sep_token_id decoder_start_token_id
+_INERT = """model_type architectures auto_map _name_or_path transformers_version torch_dtype dtype bos_token_id
+eos_token_id pad_token_id sep_token_id decoder_start_token_id
 id2label label2id output_attentions output_hidden_states return_dict use_cache use_return_dict
 problem_type chunk_size_feed_forward task_specific_params finetuning_task torchscript tokenizer_class initializer_range
 gradient_checkpointing num_labels _num_labels max_length max_new_tokens min_length min_new_tokens do_sample

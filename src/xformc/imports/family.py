@@ -119,10 +119,18 @@ def _with_base(tree: Tree, depth: int) -> Tree:
 
 def _joined(key: str, base: Tree, over: Tree) -> Tree:
     if key == "spec":
-        return merge(base, over)
+        return _without_null(merge(base, over))
     if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
         return over
     return Tree({**base.value, **over.value}, over.span)
+
+
+def _without_null(tree: Tree) -> Tree:
+    """The tree without the keys whose value is null, so that a spec takes away what another one says."""
+    if not isinstance(tree.value, dict):
+        return tree
+    kept = {key: entry for key, entry in tree.entries.items() if entry.tree.value is not None}
+    return Tree({key: Entry(entry.key, _without_null(entry.tree)) for key, entry in kept.items()}, tree.span)
 
 
 def _with_ties(spec: Tree, part: Tree) -> Tree:
