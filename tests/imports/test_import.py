@@ -154,7 +154,7 @@ def test_everything_that_a_config_asks_and_a_table_lacks_is_named(xformc: Comman
         "hidden_act: swish2 must be 'silu', 'relu' or 'gelu'",
         "mlp_bias: true must be 'false'",
         "quantization_config.bits: 4 is not in the table of llama",
-        "rope_parameters.rope_type: dynamic must be 'default', 'linear' or 'llama3'",
+        "rope_parameters.rope_type: dynamic must be 'default', 'linear', 'llama3' or 'yarn'",
         "rope_parameters.factor: 2.0 is not in the table of llama",
         "num_hidden_layers must be a number, found null",
         'hidden_size must be a number, found "x"',

@@ -197,7 +197,7 @@ def resolve(family: Family, values: Mapping[str, Scalar], place: str) -> tuple[F
             problems.append(f"{key}: {text[:60]} must be {listed(parts)}")
         else:
             chosen = chosen.with_part(part)
-    problems += _out_of_series(family, config)
+    problems += _out_of_series(chosen, config)
     config.family = chosen
     problems += _unset(chosen, config)
     problems += [
@@ -229,7 +229,8 @@ def _out_of_series(family: Family, config: Config) -> list[str]:
     problems: list[str] = []
     for name, words in family.series.items():
         items = [config.value(key) for key in config.values if key.rpartition(".")[0] == name]
-        wrong = [index for index, item in enumerate(items) if item != words[index % len(words)]]
+        texts = [item if isinstance(item, str) else json.dumps(item) for item in items]
+        wrong = [index for index, text in enumerate(texts) if text != words[index % len(words)]]
         if wrong:
             problems.append(
                 f"{name}: item {wrong[0]} must be {words[wrong[0] % len(words)]}, in turn {', '.join(words)}"
