@@ -132,6 +132,16 @@ def test_null_stays_null(xformc: CommandLine, tmp_path: Path) -> None:
     assert written(tmp_path / "back", CONFIG)["sliding_window"] is None
 
 
+def test_a_list_of_layers_has_an_item_for_each(xformc: CommandLine, tmp_path: Path) -> None:
+    more = {"sliding_window": None, "layer_types": ["full_attention"] * 4}
+    write_foreign(tmp_path / "model", {**FAMILIES["exaone4"], **more})
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
+    done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "back")
+    config = written(tmp_path / "back", CONFIG)
+    assert {**config, **more} == config
+    assert config["rope_parameters"].keys() == {"rope_theta", "rope_type"}  # none that are null
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_a_tokenizer_without_a_template_gets_one(xformc: CommandLine, tmp_path: Path) -> None:
     """It may lack what transformers needs, too, as those made from fairseq's dictionaries do."""
@@ -209,7 +219,7 @@ def test_everything_that_a_family_cannot_say_is_named(xformc: CommandLine, tmp_p
     ):
         assert f"\n  {line}" in found
     found = mistake(xformc("export", "hf", base, "-o", tmp_path / "model"))
-    assert "no family computes what this model does; there are bart, " in found
+    assert "no family computes what this model does; there are apertus, " in found
     found = mistake(xformc("export", "hf", base, "-o", tmp_path / "model", "--family", "marian"))
     assert "cannot be said as marian" in found
     assert listing(tmp_path) == before

@@ -98,6 +98,14 @@ WAV2VEC2 = {
     "vocab_size": 20,
     "pad_token_id": 0,
 }
+ETTIN = {
+    "model_type": "modernbert-decoder",
+    "architectures": ["ModernBertDecoderForCausalLM"],
+    "num_hidden_layers": 2,
+    "local_attention": 8,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
 VIT = {
     "model_type": "vit",
     "architectures": ["ViTForImageClassification"],
@@ -152,6 +160,73 @@ FAMILIES = {
     "qwen2": {**LLAMA, "model_type": "qwen2", "layer_types": ["full_attention"] * 2},
     "t5": T5,
     "qwen3": {**LLAMA, "model_type": "qwen3", "head_dim": 4},
+    "olmo": {**LLAMA, "model_type": "olmo", "clip_qkv": 8.0},
+    "olmo2": {**LLAMA, "model_type": "olmo2"},
+    "starcoder2": {**LLAMA, "model_type": "starcoder2", "sliding_window": 4},
+    "phi3": {**LLAMA, "model_type": "phi3"},
+    "granite": {**LLAMA, "model_type": "granite", "logits_scaling": 4.0},
+    "glm": {**LLAMA, "model_type": "glm", "head_dim": 4},
+    "glm4": {**LLAMA, "model_type": "glm4", "head_dim": 4},
+    "stablelm": {**LLAMA, "model_type": "stablelm", "partial_rotary_factor": 1.0},
+    "nemotron": {**LLAMA, "model_type": "nemotron", "head_dim": 4},
+    "cohere": {**LLAMA, "model_type": "cohere", "use_qk_norm": True},
+    "cohere2": {**LLAMA, "model_type": "cohere2", "num_hidden_layers": 4, "sliding_window": 4},
+    "smollm3": {**LLAMA, "model_type": "smollm3", "num_hidden_layers": 4, "no_rope_layers": [1, 1, 1, 0]},
+    "exaone4": {**LLAMA, "model_type": "exaone4", "num_hidden_layers": 4, "sliding_window": 4},
+    "olmo3": {**LLAMA, "model_type": "olmo3", "num_hidden_layers": 4, "sliding_window": 4},
+    "helium": {**LLAMA, "model_type": "helium", "head_dim": 4},
+    "ernie4_5": {**LLAMA, "model_type": "ernie4_5", "head_dim": 4},
+    "seed_oss": {**LLAMA, "model_type": "seed_oss", "head_dim": 4},
+    "arcee": {**LLAMA, "model_type": "arcee"},
+    "apertus": {**LLAMA, "model_type": "apertus"},
+    "hunyuan_v1_dense": {**LLAMA, "model_type": "hunyuan_v1_dense"},
+    "persimmon": {**NEOX, "model_type": "persimmon"},
+    "modernbert-decoder": {**BERT, **ETTIN},
+    "gptj": {**GPT2, "model_type": "gptj", "rotary_dim": 2},
+    "codegen": {**GPT2, "model_type": "codegen", "n_embd": 16, "n_head": 4, "rotary_dim": 2},
+    "gpt_bigcode": {**GPT2, "model_type": "gpt_bigcode"},
+    "gpt_neo": {
+        "model_type": "gpt_neo",
+        "num_layers": 2,
+        "hidden_size": 8,
+        "num_heads": 2,
+        "attention_types": [[["global", "local"], 1]],
+        "window_size": 4,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "vocab_size": 20,
+        "max_position_embeddings": 16,
+    },
+    "mpt": {
+        "model_type": "mpt",
+        "n_layers": 2,
+        "d_model": 8,
+        "n_heads": 2,
+        "attn_config": {"clip_qkv": 8.0},
+        "eos_token_id": 2,
+        "vocab_size": 20,
+    },
+    "xglm": {
+        "model_type": "xglm",
+        "num_layers": 2,
+        "d_model": 8,
+        "ffn_dim": 12,
+        "attention_heads": 2,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "vocab_size": 20,
+    },
+    "biogpt": {
+        "model_type": "biogpt",
+        "num_hidden_layers": 2,
+        "hidden_size": 8,
+        "intermediate_size": 12,
+        "num_attention_heads": 2,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "vocab_size": 20,
+        "max_position_embeddings": 16,
+    },
     "mamba": {
         "model_type": "mamba",
         "num_hidden_layers": 2,
@@ -177,7 +252,7 @@ FAMILIES = {
 """A small config of each shipped family."""
 
 
-ROUNDED = ("gemma", "wav2vec2")
+ROUNDED = ("gemma", "nemotron", "wav2vec2")
 """Families with gains that are stored as their difference from 1, and weights as lengths and directions."""
 
 

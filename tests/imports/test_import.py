@@ -154,7 +154,7 @@ def test_everything_that_a_config_asks_and_a_table_lacks_is_named(xformc: Comman
         "hidden_act: swish2 must be 'silu', 'relu' or 'gelu'",
         "mlp_bias: true must be 'false'",
         "quantization_config.bits: 4 is not in the table of llama",
-        "rope_parameters.rope_type: dynamic must be 'default', 'linear' or 'llama3'",
+        "rope_parameters.rope_type: dynamic must be 'default', 'linear', 'llama3' or 'yarn'",
         "rope_parameters.factor: 2.0 is not in the table of llama",
         "num_hidden_layers must be a number, found null",
         'hidden_size must be a number, found "x"',
@@ -265,6 +265,14 @@ def test_a_table_of_ones_own_may_be_like_a_shipped_one(xformc: CommandLine, fold
     table.write_text("like: gpt2\nignored: [odd]\n")
     result = xformc("import", folder, "-o", tmp_path / "run", "--map", table)
     assert result.out.startswith(f"{tmp_path / 'run'}: a run of the family mine, ")
+
+
+def test_null_takes_away_what_another_table_says(xformc: CommandLine, folder: Path, tmp_path: Path) -> None:
+    table = tmp_path / "mine.yaml"
+    table.write_text("like: gpt2\nspec: {defaults: {layer_norm: null, gelu: {approximate: none}}, decode: null}\n")
+    assert xformc("import", folder, "-o", tmp_path / "run", "--map", table).code == 0
+    spec = (tmp_path / "run" / "spec.yaml").read_text()
+    assert "gelu" in spec and "layer_norm" not in spec and "decode" not in spec
 
 
 def test_a_row_may_name_several_weights(xformc: CommandLine, tmp_path: Path) -> None:

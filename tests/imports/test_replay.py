@@ -64,6 +64,19 @@ TRANSLATIONS = [
     ("MT5", {**T5, "eos_token_id": 1, "d_kv": 12}),
 ]
 
+SCALES = {"embedding_multiplier": 12.0, "attention_multiplier": 0.2, "residual_multiplier": 0.3, "logits_scaling": 8.0}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 1e4}
+FAR = {
+    "full_attention": {**YARN, "attention_factor": 1.3},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 1e5},
+}
+ALPHA = {"rope_type": "dynamic", "alpha": 100.0, "factor": 1.0, "rope_theta": 1e4}
+NEO = {"hidden_size": 32, "num_heads": 4, "vocab_size": 60, "max_position_embeddings": 64, "initializer_range": 0.3}
+MPT = {"d_model": 48, "n_layers": 2, "n_heads": 6, "vocab_size": 60, "max_seq_len": 64, "initializer_range": 0.3}
+XGLM = {"d_model": 32, "num_layers": 2, "attention_heads": 4, "ffn_dim": 48, "vocab_size": 60, "init_std": 0.3}
+NEARBY = {**WIDE, "num_hidden_layers": 4, "local_attention": 16, "pad_token_id": 0}
+GLM = {**LLAMA, "head_dim": 12, "pad_token_id": None, "partial_rotary_factor": 0.5}
+
 MODELS = [
     ("GPT2", GPT2),
     ("GPT2", {**GPT2, "activation_function": "gelu", "n_inner": 40, "layer_norm_epsilon": 1e-3}),
@@ -72,6 +85,7 @@ MODELS = [
     ("Llama", {**LLAMA, "tie_word_embeddings": True, "attention_bias": True, "head_dim": 12}),
     ("Llama", {**LLAMA, "rope_parameters": {**ROPE, "original_max_position_embeddings": 16}}),
     ("Llama", {**LLAMA, "rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}}),
+    ("Llama", {**LLAMA, "rope_parameters": {**YARN, "attention_factor": 1.4, "beta_fast": 16.0}}),
     ("Mistral", {**LLAMA, "sliding_window": 8}),
     ("Mistral", {**LLAMA, "sliding_window": None, "tie_word_embeddings": True}),
     ("Qwen2", LLAMA),
@@ -81,6 +95,40 @@ MODELS = [
     ("Gemma2", {**LLAMA, **UNCAPPED, "head_dim": 12, "sliding_window": 8, "tie_word_embeddings": False}),
     ("Gemma3Text", {**LLAMA, "head_dim": 12, "sliding_window": 8, "num_hidden_layers": 7, "hidden_size": 16}),
     ("Gemma3Text", {**LLAMA, "sliding_window": 8, "num_hidden_layers": 6, "rope_parameters": BY_LAYER}),
+    ("Olmo", {**LLAMA, "clip_qkv": 0.5}),
+    ("Olmo2", LLAMA),
+    ("Phi3", {**LLAMA, "pad_token_id": 0, "sliding_window": 8, "partial_rotary_factor": 0.75}),
+    ("Granite", {**LLAMA, **SCALES, "tie_word_embeddings": True}),
+    ("Glm", {**GLM, "attention_bias": False}),
+    ("Glm4", GLM),
+    ("Starcoder2", {**LLAMA, "sliding_window": 8}),
+    ("Starcoder2", {**LLAMA, "use_bias": False, "tie_word_embeddings": False}),
+    ("StableLm", {**LLAMA, "use_qkv_bias": True}),
+    ("Nemotron", LLAMA),
+    ("Nemotron", {**LLAMA, "mlp_bias": True, "attention_bias": True, "head_dim": 12, "tie_word_embeddings": True}),
+    ("Cohere", {**LLAMA, "logit_scale": 0.25}),
+    ("Cohere", {**LLAMA, "use_qk_norm": True, "attention_bias": True, "tie_word_embeddings": False}),
+    ("Cohere2", {**LLAMA, "sliding_window": 8, "num_hidden_layers": 5}),
+    ("SmolLM3", {**LLAMA, "pad_token_id": 0, "num_hidden_layers": 5}),
+    ("Exaone4", {**LLAMA, "sliding_window": 8, "num_hidden_layers": 5}),
+    ("Exaone4", {**LLAMA, "sliding_window": None, "layer_types": ["full_attention"] * 2}),
+    ("Olmo3", {**LLAMA, "sliding_window": 8, "num_hidden_layers": 4, "rope_parameters": FAR}),
+    ("Helium", {**LLAMA, "head_dim": 8, "pad_token_id": 0}),
+    ("Ernie4_5", {**LLAMA, "head_dim": 12}),
+    ("SeedOss", {**LLAMA, "head_dim": 12}),
+    ("Arcee", {**LLAMA, "rope_parameters": {**YARN, "mscale": 1.0}}),
+    ("Apertus", {**LLAMA, "pad_token_id": 0, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}),
+    ("HunYuanDenseV1", {**LLAMA, "head_dim": 12, "pad_token_id": 0, "rope_parameters": ALPHA}),
+    ("Persimmon", WIDE),
+    ("ModernBertDecoder", {**NEARBY, "cls_token_id": 1, "sep_token_id": 2}),
+    ("GPTJ", {**GPT2, "rotary_dim": 4}),
+    ("CodeGen", {**GPT2, "rotary_dim": 8, "n_inner": 40}),
+    ("GPTBigCode", GPT2),
+    ("GPTBigCode", {**GPT2, "multi_query": False, "tie_word_embeddings": False}),
+    ("GPTNeo", {**NEO, "num_layers": 4, "window_size": 8, "attention_types": [[["global", "local"], 2]]}),
+    ("Mpt", {**MPT, "attn_config": {"clip_qkv": 1.0, "softmax_scale": 0.5}}),
+    ("XGLM", {**XGLM, "max_position_embeddings": 64, "bos_token_id": 0}),
+    ("BioGpt", {**WIDE, "bos_token_id": 0}),
     ("Falcon", {**FALCON, "new_decoder_architecture": True}),
     ("Falcon", {**FALCON, "new_decoder_architecture": True, "num_ln_in_parallel_attn": 1, "bias": True}),
     ("Falcon", {**FALCON, "multi_query": False, "num_kv_heads": 4, "tie_word_embeddings": False}),

@@ -178,6 +178,8 @@ def spec_of(filled: Plain) -> Spec:
 def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str, Plain], dict[str, Plain]]:
     """The contents of config.json and generation_config.json."""
     family, values = match.family, {**match.values, **_special_ids(source.spec)}
+    if values.get("pad_token_id", 0) is None and "pad_token_id" in family.defaults:  # where a family cannot be without
+        values["pad_token_id"] = match.config.value("pad_token_id")
     for alias, key in family.renamed.items():
         if "." not in alias and key in values:
             values.setdefault(alias, values[key])
@@ -201,6 +203,7 @@ def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str,
     ids = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
     kept = {key: value for key, value in values.items() if key not in how or key.partition(".")[0] in ids}
     kept = {key: value for key, value in kept.items() if not key.startswith(BESIDE)}
+    kept = {key: value for key, value in kept.items() if value is not None or "." not in key or key in family.defaults}
     return {**head, **_nested(kept)}, _nested(how)
 
 
@@ -236,7 +239,8 @@ def _group(inner: Mapping[str, Scalar]) -> Plain:
     """The values below a key: itself, a list or a mapping."""
     if "" in inner:
         return inner[""]
-    return list(inner.values()) if all(key.isdecimal() for key in inner) else _nested(inner)
+    groups = _nested(inner)
+    return [groups[key] for key in sorted(groups, key=int)] if all(key.isdecimal() for key in groups) else groups
 
 
 def _search_notes(ours: Spec, theirs: Spec, *, tokenized: bool) -> list[str]:

@@ -37,7 +37,17 @@ def solve(family: Family, spec: Spec) -> dict[str, Scalar]:
         if not key.endswith(".*"):
             _choose(found, key, parts)
     _numbers(found)
-    return found.values
+    return found.values | _in_turn(found)
+
+
+def _in_turn(found: Solution) -> dict[str, Scalar]:
+    """The lists whose items follow each other again and again, one item for each layer."""
+    layers = observed(found.spec, ("sizes", "layers"))
+    return {
+        f"{key}.{index}": _value(words[index % len(words)])
+        for key, words in found.family.series.items()
+        for index in range(layers if isinstance(layers, int) else 0)
+    }
 
 
 def _numbers(found: Solution) -> None:

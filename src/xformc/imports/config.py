@@ -27,8 +27,8 @@ ARCHITECTURE = "architectures.0"
 WRITES_CHARACTERS = "ForCTC"
 """The end of the architectures whose vocabulary is one of characters."""
 
-_INERT = """model_type architectures _name_or_path transformers_version torch_dtype dtype bos_token_id eos_token_id
-pad_token_id sep_token_id decoder_start_token_id
+_INERT = """model_type architectures auto_map _name_or_path transformers_version torch_dtype dtype bos_token_id
+eos_token_id pad_token_id sep_token_id decoder_start_token_id
 id2label label2id output_attentions output_hidden_states return_dict use_cache use_return_dict
 problem_type chunk_size_feed_forward task_specific_params finetuning_task torchscript tokenizer_class initializer_range
 gradient_checkpointing num_labels _num_labels max_length max_new_tokens min_length min_new_tokens do_sample
@@ -200,7 +200,7 @@ def resolve(family: Family, values: Mapping[str, Scalar], place: str) -> tuple[F
             problems.append(f"{key}: {text[:60]} must be {listed(parts)}")
         else:
             chosen = chosen.with_part(part)
-    problems += _out_of_series(family, config)
+    problems += _out_of_series(chosen, config)
     config.family = chosen
     problems += _unset(chosen, config)
     problems += [
@@ -232,7 +232,8 @@ def _out_of_series(family: Family, config: Config) -> list[str]:
     problems: list[str] = []
     for name, words in family.series.items():
         items = [config.value(key) for key in config.values if key.rpartition(".")[0] == name]
-        wrong = [index for index, item in enumerate(items) if item != words[index % len(words)]]
+        texts = [item if isinstance(item, str) else json.dumps(item) for item in items]
+        wrong = [index for index, text in enumerate(texts) if text != words[index % len(words)]]
         if wrong:
             problems.append(
                 f"{name}: item {wrong[0]} must be {words[wrong[0] % len(words)]}, in turn {', '.join(words)}"

@@ -15,7 +15,7 @@ MAX_LIKE = 4
 
 _MAPPINGS = ("renamed", "joined", "defaults", "cases", "series", "spec", "weights", "copies")
 _LISTS = ("architectures", "outside", "ignored", "surplus")
-_PART = ("spec", "tie", "weights", "copies", "surplus", "ignored")
+_PART = ("spec", "tie", "weights", "copies", "surplus", "ignored", "series")
 ROW_KEYS = ("from", "transposed", "axes", "part", "of", "each", "rows", "plus", "shape", "gain", "gain_axis", "first")
 
 
@@ -53,11 +53,12 @@ class Family:
         spec = part.get("spec")
         return replace(
             self,
-            spec=_with_ties(self.spec if spec is None else merge(self.spec, spec), part),
+            spec=_with_ties(self.spec if spec is None else _without_null(merge(self.spec, spec)), part),
             weights={**self.weights, **_trees(part, "weights")},
             copies={**self.copies, **_named(part, "copies")},
             surplus=(*self.surplus, *_words(part, "surplus")),
             ignored=(*self.ignored, *_words(part, "ignored")),
+            series={**self.series, **_series(part)},
         )
 
 
@@ -93,7 +94,7 @@ def load_family(path: Path) -> Family:
             key: {value: entry.tree for value, entry in item.entries.items()}
             for key, item in _trees(tree, "cases").items()
         },
-        series={key: tuple(one.word for one in item.items) for key, item in _trees(tree, "series").items()},
+        series=_series(tree),
         ignored=_words(tree, "ignored"),
         spec=tree.entries["spec"].tree,
         weights=_trees(tree, "weights"),
@@ -103,7 +104,9 @@ def load_family(path: Path) -> Family:
 
 
 def _with_base(tree: Tree, depth: int) -> Tree:
-    """The tree merged into the shipped family that it is `like`; a case, a row and a list are replaced whole."""
+    """The tree merged into the shipped family that it is `like`; cases, rows and lists are replaced whole. A case that
+    is null is none.
+    """
     like = tree.get("like")
     if like is None:
         return tree
@@ -119,10 +122,21 @@ def _with_base(tree: Tree, depth: int) -> Tree:
 
 def _joined(key: str, base: Tree, over: Tree) -> Tree:
     if key == "spec":
-        return merge(base, over)
+        return _without_null(merge(base, over))
     if not (isinstance(base.value, dict) and isinstance(over.value, dict)):
         return over
-    return Tree({**base.value, **over.value}, over.span)
+    entries = {**base.entries, **over.entries}
+    if key == "cases":
+        entries = {name: entry for name, entry in entries.items() if entry.tree.value is not None}
+    return Tree(entries, over.span)
+
+
+def _without_null(tree: Tree) -> Tree:
+    """The tree without the keys whose value is null, so that a spec takes away what another one says."""
+    if not isinstance(tree.value, dict):
+        return tree
+    kept = {key: entry for key, entry in tree.entries.items() if entry.tree.value is not None}
+    return Tree({key: Entry(entry.key, _without_null(entry.tree)) for key, entry in kept.items()}, tree.span)
 
 
 def _with_ties(spec: Tree, part: Tree) -> Tree:
@@ -149,10 +163,10 @@ def _mistakes(tree: Tree) -> list[Problem]:
     for case in _trees(tree, "cases").values():
         if not isinstance(case.value, dict):
             problems.append(Problem(case.span, f"a case must be a mapping from values, found {case.described()}"))
-    for item in _trees(tree, "series").values():
-        if not (item.items and all(one.word for one in item.items)):
-            problems.append(Problem(item.span, f"a series must be a list of words, found {item.described()}"))
     for holder in (tree, *parts):
+        for item in _trees(holder, "series").values():
+            if not (item.items and all(one.word for one in item.items)):
+                problems.append(Problem(item.span, f"a series must be a list of words, found {item.described()}"))
         for row in _trees(holder, "weights").values():
             problems += _unknown_keys(row, ROW_KEYS)
             source = row.get("from") or row
@@ -193,6 +207,10 @@ def _trees(tree: Tree, key: str) -> dict[str, Tree]:
 
 def _named(tree: Tree, key: str) -> dict[str, str]:
     return {name: item.word for name, item in _trees(tree, key).items()}
+
+
+def _series(tree: Tree) -> dict[str, tuple[str, ...]]:
+    return {key: tuple(one.word for one in item.items) for key, item in _trees(tree, "series").items()}
 
 
 def _words(tree: Tree, key: str) -> tuple[str, ...]:
