@@ -108,6 +108,7 @@ VIT = {
     "image_size": 8,
     "patch_size": 4,
 }
+DINO = {key: value for key, value in VIT.items() if key != "intermediate_size"}
 FAMILIES = {
     "bart": BART,
     "bert": BERT,
@@ -228,6 +229,19 @@ FAMILIES = {
         "decoder_start_token_id": 19,
     },
     "vit": VIT,
+    "dinov2": {**DINO, "model_type": "dinov2", "architectures": ["Dinov2Model"]},
+    "dinov2_with_registers": {
+        **DINO,
+        "model_type": "dinov2_with_registers",
+        "architectures": ["Dinov2WithRegistersForImageClassification"],
+    },
+    "clip_vision_model": {
+        **VIT,
+        "model_type": "clip_vision_model",
+        "architectures": ["CLIPVisionModelWithProjection"],
+        "projection_dim": 6,
+    },
+    "siglip_vision_model": {**VIT, "model_type": "siglip_vision_model", "architectures": ["SiglipVisionModel"]},
     "deit": {**VIT, "model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"]},
 }
 """A small config of each shipped family."""

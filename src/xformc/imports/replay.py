@@ -23,6 +23,8 @@ from xformc.imports.sentences import read_modules
 
 BOUND = 1e-4
 """The largest difference of logits, as a part of their standard deviation."""
+RESULTS = ("logits", "image_embeds", "pooler_output")
+"""What an origin returns that is compared, in this order, for texts only the first; else its states are."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,9 @@ def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array], order: Sequenc
     """
     examples = random_examples(folder, spec)
     result = _result(_origin(folder, spec.task), examples, folder)
-    expected = result.logits if "logits" in result else _pooled(result.last_hidden_state, examples.seen, folder)
+    names = RESULTS if examples.seen is None else RESULTS[:1]
+    named = next((name for name in names if name in result), None)
+    expected = result[named] if named else _pooled(result.last_hidden_state, examples.seen, folder)
     expected = expected[..., list(order)] if order else expected
     module = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
     with torch.no_grad():
