@@ -219,6 +219,14 @@ FAMILIES = {
     },
     "rwkv": {"model_type": "rwkv", "num_hidden_layers": 2, "hidden_size": 8, "eos_token_id": 2, "vocab_size": 20},
     "wav2vec2": WAV2VEC2,
+    "hubert": {**WAV2VEC2, "model_type": "hubert", "architectures": ["HubertForCTC"]},
+    "wavlm": {
+        **WAV2VEC2,
+        "model_type": "wavlm",
+        "architectures": ["WavLMForCTC"],
+        "num_hidden_layers": 2,
+        "num_buckets": 8,
+    },
     "whisper": {
         **{key: value for key, value in MARIAN.items() if key != "pad_token_id"},
         "model_type": "whisper",
@@ -247,7 +255,7 @@ FAMILIES = {
 """A small config of each shipped family."""
 
 
-ROUNDED = ("gemma", "wav2vec2")
+ROUNDED = ("gemma", "wav2vec2", "hubert", "wavlm")
 """Families with gains that are stored as their difference from 1, and weights as lengths and directions."""
 
 
