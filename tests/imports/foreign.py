@@ -159,6 +159,11 @@ FAMILIES = {
         "activation_function": "swiglu",
         "vocab_size": 20,
     },
+    "fnet": {
+        **{key: value for key, value in BERT.items() if key != "num_attention_heads"},
+        "model_type": "fnet",
+        "architectures": ["FNetForPreTraining"],
+    },
     "roformer": {**BERT, "model_type": "roformer", "architectures": ["RoFormerForMaskedLM"], "embedding_size": 4},
     "esm": {
         **ROBERTA,

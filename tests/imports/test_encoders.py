@@ -39,6 +39,7 @@ DISENTANGLED = {
     "share_att_key": True,
 }
 PROTEINS = {**SIZES, "pad_token_id": 1, "mask_token_id": 32, "token_dropout": True, "position_embedding_type": "rotary"}
+MIXED = {key: value for key, value in SIZES.items() if key != "num_attention_heads"}
 MODERN = {**SIZES, "num_hidden_layers": 4, "local_attention": 8, "pad_token_id": 0, "sep_token_id": 3}
 EUROPEAN = {**SIZES, "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 7, "eos_token_id": 7}
 FAMILIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
@@ -52,6 +53,7 @@ FAMILIES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "Ernie": (SIZES, ("ForMaskedLM",)),
     "MegatronBert": (SIZES, ("ForTokenClassification",)),
     "Albert": ({**SIZES, "embedding_size": 8}, ("Model", "ForMaskedLM", "ForSequenceClassification")),
+    "FNet": (MIXED, ("ForMaskedLM", "ForSequenceClassification")),
     "MPNet": (SIZES, ("Model", "ForSequenceClassification")),
     "RoFormer": (SIZES, ("ForMaskedLM", "ForSequenceClassification")),
     "NomicBert": (SIZES, ("Model", "ForMaskedLM")),
@@ -116,7 +118,7 @@ def test_an_encoder_comes_and_goes(xformc: CommandLine, tmp_path: Path, family: 
     config, again = (json.loads((path / "config.json").read_text()) for path in (folder, back))
     prefix = "" if head != "Model" else f"{getattr(transformers, family + head).base_model_prefix}."
     rounded = ("position_embeddings.weight", "_type_embeddings.weight")  # the rows that nothing uses are 0
-    renamed = ("pooler.", "lm_predictions.", "esm.contact_head.")  # not read, or another name of the same head
+    renamed = ("pooler.", "fnet.pooler.", "lm_predictions.", "esm.contact_head.")  # or another name
     unread = ("embed_positions.weight", "inv_freq")
     same = [name for name in before if not name.endswith((*rounded, *unread)) and not name.startswith(renamed)]
     assert len(same) > 8 and all(np.array_equal(before[name], after[prefix + newer(name)]) for name in same)
