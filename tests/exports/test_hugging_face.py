@@ -219,7 +219,7 @@ def test_everything_that_a_family_cannot_say_is_named(xformc: CommandLine, tmp_p
     ):
         assert f"\n  {line}" in found
     found = mistake(xformc("export", "hf", base, "-o", tmp_path / "model"))
-    assert "no family computes what this model does; there are apertus, " in found
+    assert "no family computes what this model does; there are albert, " in found
     found = mistake(xformc("export", "hf", base, "-o", tmp_path / "model", "--family", "marian"))
     assert "cannot be said as marian" in found
     assert listing(tmp_path) == before

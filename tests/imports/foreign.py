@@ -116,6 +116,7 @@ VIT = {
     "image_size": 8,
     "patch_size": 4,
 }
+DINO = {key: value for key, value in VIT.items() if key != "intermediate_size"}
 FAMILIES = {
     "bart": BART,
     "bert": BERT,
@@ -141,6 +142,63 @@ FAMILIES = {
     },
     "roberta": ROBERTA,
     "xlm-roberta": {**ROBERTA, "model_type": "xlm-roberta", "architectures": ["XLMRobertaForSequenceClassification"]},
+    "camembert": {**ROBERTA, "model_type": "camembert", "architectures": ["CamembertModel"]},
+    "albert": {
+        **BERT,
+        "model_type": "albert",
+        "architectures": ["AlbertForMaskedLM"],
+        "num_hidden_layers": 2,
+        "embedding_size": 4,
+    },
+    "mpnet": {**ROBERTA, "model_type": "mpnet", "architectures": ["MPNetForSequenceClassification"]},
+    "ernie": {**BERT, "model_type": "ernie", "architectures": ["ErnieForTokenClassification"], "use_task_id": True},
+    "megatron-bert": {
+        **BERT,
+        "model_type": "megatron-bert",
+        "architectures": ["MegatronBertForSequenceClassification"],
+    },
+    "nomic_bert": {
+        "model_type": "nomic_bert",
+        "architectures": ["NomicBertModel"],
+        "n_embd": 8,
+        "n_head": 2,
+        "n_inner": 12,
+        "n_layer": 1,
+        "activation_function": "swiglu",
+        "vocab_size": 20,
+    },
+    "fnet": {
+        **{key: value for key, value in BERT.items() if key != "num_attention_heads"},
+        "model_type": "fnet",
+        "architectures": ["FNetForPreTraining"],
+    },
+    "roformer": {**BERT, "model_type": "roformer", "architectures": ["RoFormerForMaskedLM"], "embedding_size": 4},
+    "esm": {
+        **ROBERTA,
+        "model_type": "esm",
+        "architectures": ["EsmForMaskedLM"],
+        "position_embedding_type": "rotary",
+        "token_dropout": True,
+        "mask_token_id": 19,
+        "pad_token_id": 1,
+    },
+    "modernbert": {
+        **BERT,
+        "model_type": "modernbert",
+        "architectures": ["ModernBertForSequenceClassification"],
+        "num_hidden_layers": 3,
+        "local_attention": 4,
+        "classifier_pooling": "mean",
+        "pad_token_id": 0,
+        "sep_token_id": 3,
+    },
+    "eurobert": {
+        **LLAMA,
+        "model_type": "eurobert",
+        "architectures": ["EuroBertForMaskedLM"],
+        "pad_token_id": 2,
+        "clf_pooling": "late",
+    },
     "bloom": BLOOM,
     "falcon": FALCON,
     "gemma": {**LLAMA, "model_type": "gemma", "head_dim": 4},
@@ -154,6 +212,10 @@ FAMILIES = {
     "mbart": {**BART, "model_type": "mbart"},
     "mistral": {**LLAMA, "model_type": "mistral", "sliding_window": 4},
     "mt5": {**T5, "model_type": "mt5", "feed_forward_proj": "relu"},
+    "plbart": {**BART, "model_type": "plbart"},
+    "blenderbot": {**BART, "model_type": "blenderbot", "pad_token_id": 0, "scale_embedding": True},
+    "blenderbot-small": {**BART, "model_type": "blenderbot-small", "pad_token_id": 0},
+    "umt5": {**T5, "model_type": "umt5", "num_layers": 2},
     "opt": OPT,
     "pegasus": {**MARIAN, "model_type": "pegasus", "pad_token_id": 0},
     "phi": {**LLAMA, "model_type": "phi", "partial_rotary_factor": 1.0},
@@ -237,6 +299,14 @@ FAMILIES = {
     },
     "rwkv": {"model_type": "rwkv", "num_hidden_layers": 2, "hidden_size": 8, "eos_token_id": 2, "vocab_size": 20},
     "wav2vec2": WAV2VEC2,
+    "hubert": {**WAV2VEC2, "model_type": "hubert", "architectures": ["HubertForCTC"]},
+    "wavlm": {
+        **WAV2VEC2,
+        "model_type": "wavlm",
+        "architectures": ["WavLMForCTC"],
+        "num_hidden_layers": 2,
+        "num_buckets": 8,
+    },
     "whisper": {
         **{key: value for key, value in MARIAN.items() if key != "pad_token_id"},
         "model_type": "whisper",
@@ -247,12 +317,26 @@ FAMILIES = {
         "decoder_start_token_id": 19,
     },
     "vit": VIT,
+    "dinov2": {**DINO, "model_type": "dinov2", "architectures": ["Dinov2Model"]},
+    "dinov2_with_registers": {
+        **DINO,
+        "model_type": "dinov2_with_registers",
+        "architectures": ["Dinov2WithRegistersForImageClassification"],
+    },
+    "clip_vision_model": {
+        **VIT,
+        "model_type": "clip_vision_model",
+        "architectures": ["CLIPVisionModelWithProjection"],
+        "projection_dim": 6,
+    },
+    "siglip_vision_model": {**VIT, "model_type": "siglip_vision_model", "architectures": ["SiglipVisionModel"]},
     "deit": {**VIT, "model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"]},
 }
 """A small config of each shipped family."""
 
 
 ROUNDED = ("gemma", "nemotron", "wav2vec2")
+ROUNDED = ("gemma", "wav2vec2", "hubert", "wavlm")
 """Families with gains that are stored as their difference from 1, and weights as lengths and directions."""
 
 

@@ -27,6 +27,14 @@ SIZES = {
 }
 LABELS = {0: "cat", 1: "dog", 2: "a cat and a dog"}
 MODELS = ["DeiTForImageClassification", "DeiTForImageClassificationWithTeacher"]
+NARROW = {key: value for key, value in SIZES.items() if key != "intermediate_size"}
+ENCODERS: list[tuple[str, str, dict[str, Any]]] = [
+    ("Dinov2Model", "Dinov2Config", {**NARROW, "use_swiglu_ffn": True}),
+    ("Dinov2ForImageClassification", "Dinov2Config", NARROW),
+    ("Dinov2WithRegistersForImageClassification", "Dinov2WithRegistersConfig", {**NARROW, "num_register_tokens": 3}),
+    ("CLIPVisionModelWithProjection", "CLIPVisionConfig", {**SIZES, "projection_dim": 10}),
+    ("SiglipVisionModel", "SiglipVisionConfig", SIZES),
+]
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"image_std": [0.2, 0, 0.25]}, "image_std must be a number for each channel, and no deviation is 0"),
     ({"image_mean": "x"}, "image_mean must be a number for each channel"),
@@ -36,12 +44,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def save(folder: Path, kind: str) -> Any:
+def save(folder: Path, kind: str, config: str = "", sizes: dict[str, Any] | None = None) -> Any:
     """A random model whose tokens, positions, biases and gains are random, too."""
     torch.manual_seed(0)
-    model = getattr(transformers, kind)(
-        getattr(transformers, f"{kind[:4].rstrip('F')}Config")(**SIZES, id2label=LABELS)
-    )
+    named = getattr(transformers, config or f"{kind[:4].rstrip('F')}Config")
+    model = getattr(transformers, kind)(named(**(sizes or SIZES), id2label=LABELS))
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1 or parameter.shape[0] == 1:
@@ -74,6 +81,23 @@ def test_an_image_model_comes_and_goes(xformc: CommandLine, tmp_path: Path, kind
     }
     said = json.loads((back / "preprocessor_config.json").read_text())
     assert (said["image_mean"], said["image_std"]) == ([0.5, 0.4, 0.3], [0.2, 0.3, 0.25])
+
+
+@pytest.mark.parametrize(("kind", "config", "sizes"), ENCODERS)
+@pytest.mark.filterwarnings("ignore")
+def test_an_encoder_of_images_comes_and_goes(
+    xformc: CommandLine, tmp_path: Path, kind: str, config: str, sizes: dict[str, Any]
+) -> None:
+    folder, run, back = tmp_path / "model", tmp_path / "run", tmp_path / "back"
+    save(folder, kind, config, sizes)
+    for command in (("import", folder, "-o", run, "--replay"), ("export", "hf", run, "-o", back, "--replay")):
+        result = xformc(*command)
+        assert result.code == 0, result.err
+        assert "on 4 random images" in result.out
+    before, after = (load_file(path / "model.safetensors") for path in (folder, back))
+    same = {name: found for name in after for found in before if name.endswith(found)}
+    assert len(same) == len(after) and len(before) - len(after) <= 1  # but for the token of masked patches
+    assert all(np.array_equal(after[name], before[found]) for name, found in same.items())
 
 
 @pytest.mark.processor

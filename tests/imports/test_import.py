@@ -298,6 +298,7 @@ def test_each_layer_of_a_list_is_checked(xformc: CommandLine, tmp_path: Path) ->
         ("like: gpt2\nweights: [a]", "'weights' must be a mapping, found a list"),
         ("like: gpt2\nignored: n_ctx", "'ignored' must be a list of names, found 'n_ctx'"),
         ("like: gpt2\ncases: {n_layer: 2}", "a case must be a mapping from values, found 2"),
+        ("like: gpt2\ncases: {n_layer: {2: {cases: {a: 3}}}}", "a case must be a mapping from values, found 3"),
         ("like: gpt2\ncases: {n_layer: {2: {tie: a}}}", "'tie' must be a list of groups, found 'a'"),
         ("weights: {}", "a family needs 'spec'"),
         ("[a]", "a family must be a mapping, found a list"),

@@ -54,6 +54,7 @@ BART = {
     "forced_eos_token_id": None,
     "forced_bos_token_id": None,
 }
+CHATTING = {**BART, "pad_token_id": 0, "bos_token_id": 1, "decoder_start_token_id": 1}
 TRANSLATIONS = [
     ("Marian", MARIAN),
     ("Bart", BART),
@@ -143,6 +144,10 @@ MODELS = [
     ("Bart", {**BART, "scale_embedding": True, "pad_token_id": 1}),
     ("T5", {**T5, "eos_token_id": 1, "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}),
     ("MT5", {**T5, "eos_token_id": 1, "num_decoder_layers": 3}),
+    ("UMT5", {**T5, "eos_token_id": 1}),
+    ("PLBart", {**BART, "pad_token_id": 1}),
+    ("Blenderbot", CHATTING),
+    ("BlenderbotSmall", CHATTING),
     *TRANSLATIONS,
     ("Bloom", {"hidden_size": 48, "n_layer": 2, "n_head": 6, "vocab_size": 60, "initializer_range": 0.3}),
 ]

@@ -236,14 +236,15 @@ LETTERS = {
 }
 
 
-def save_wav2vec2(folder: Path, **more: Any) -> Any:
+def save_wav2vec2(folder: Path, kind: str = "Wav2Vec2", **more: Any) -> Any:
     """A random model whose biases and gains are random, too, with a vocabulary whose blank is not the first token."""
     torch.manual_seed(0)
     ids = {"pad_token_id": 6, "bos_token_id": 8, "eos_token_id": 9}
-    model = transformers.Wav2Vec2ForCTC(transformers.Wav2Vec2Config(**{**WAV2VEC2, **ids, **more}))
+    config = getattr(transformers, f"{kind}Config")(**{**WAV2VEC2, **ids, **more})
+    model = getattr(transformers, f"{kind}ForCTC")(config)
     with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1 or name.endswith("_const"):
                 parameter.add_(torch.randn_like(parameter) * 0.3)
         model.lm_head.bias.zero_()
     model.save_pretrained(folder)
@@ -288,6 +289,20 @@ def test_wav2vec2_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: P
         assert found is not None and found == found.strip() and [found.split()] * 2 == wanted
         texts.add(found)
     assert len(texts) == 3 and len(set("".join(texts))) > 1
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("kind", "more"), [("Hubert", {}), ("WavLM", {"num_hidden_layers": 2}), ("WavLM", {**STABLE, "num_buckets": 20})]
+)
+def test_relatives_of_wav2vec2_come_and_go(
+    xformc: CommandLine, tmp_path: Path, kind: str, more: dict[str, Any]
+) -> None:
+    folder, run, back = tmp_path / "model", tmp_path / "run", tmp_path / "back"
+    save_wav2vec2(folder, kind, **more)
+    for command in (("import", folder, "-o", run, "--replay"), ("export", "hf", run, "-o", back, "--replay")):
+        result = xformc(*command)
+        assert result.code == 0, result.err
 
 
 @pytest.mark.parametrize(

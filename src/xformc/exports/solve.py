@@ -10,7 +10,7 @@ from xformc.compiler.spec.tree import Plain, Scalar, Tree
 from xformc.errors import UserError
 from xformc.exports.observe import leaves, observed
 from xformc.imports.config import ARCHITECTURE, KEY, NULL, OTHERWISE, Config
-from xformc.imports.family import Family
+from xformc.imports.family import Family, cases_of
 
 ROUNDS = 4
 """How often the values are looked for again with those that were found."""
@@ -33,9 +33,10 @@ def solve(family: Family, spec: Spec) -> dict[str, Scalar]:
     """The config whose spec by the family's table is as near to this spec as the table can come."""
     found = Solution(spec, family)
     _numbers(found)
-    for key, parts in family.cases.items():
+    cases = [*family.cases.items()]
+    for key, parts in cases:  # which grow by those of the parts that are chosen
         if not key.endswith(".*"):
-            _choose(found, key, parts)
+            cases += cases_of(_choose(found, key, parts)).items()
     _numbers(found)
     return found.values | _in_turn(found)
 
@@ -94,8 +95,8 @@ def _filled(found: Solution, tree: Tree, more: Mapping[str, Scalar]) -> Plain:
         return None
 
 
-def _choose(found: Solution, key: str, parts: Mapping[str, Tree]) -> None:
-    """Choose the case of a key: the one that the spec contradicts least, and of several the one that says most."""
+def _choose(found: Solution, key: str, parts: Mapping[str, Tree]) -> Tree:
+    """Choose and return the case of a key that the spec contradicts least, and of several the one that says most."""
     usual, allowed = _text(_usual(found, key)), found.family.architectures
     kept = {text: part for text, part in parts.items() if key != ARCHITECTURE or not allowed or text in allowed}
     text = max(kept, key=lambda text: (*_agreement(found, kept[text]), text == usual))
@@ -106,6 +107,7 @@ def _choose(found: Solution, key: str, parts: Mapping[str, Tree]) -> None:
         found.values[key] = None
     elif (value := _value(text)) is not None:
         found.values[key] = value
+    return kept[text]
 
 
 def _agreement(found: Solution, part: Tree) -> tuple[int, int]:

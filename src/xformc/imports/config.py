@@ -13,7 +13,7 @@ from xformc.compiler.spec.problems import SpecError, listed
 from xformc.compiler.spec.tree import Plain, Scalar, Tree
 from xformc.errors import UserError
 from xformc.imports.characters import read_characters
-from xformc.imports.family import Family
+from xformc.imports.family import Family, cases_of
 from xformc.imports.images import read_images
 from xformc.imports.json_file import read_json
 from xformc.imports.sentences import read_modules
@@ -192,7 +192,8 @@ def resolve(family: Family, values: Mapping[str, Scalar], place: str) -> tuple[F
         if family.architectures and kind not in family.architectures
     ]
     chosen = family
-    for key, parts in _cases(family, renamed):
+    cases = _cases(family.cases, renamed)
+    for key, parts in cases:  # which grow by those of the parts that are chosen
         value = None if key in values and values[key] is None and NULL in parts else config.value(key)
         text = value if isinstance(value, str) else json.dumps(value)
         part = parts.get(text, parts.get(OTHERWISE))
@@ -200,6 +201,7 @@ def resolve(family: Family, values: Mapping[str, Scalar], place: str) -> tuple[F
             problems.append(f"{key}: {text[:60]} must be {listed(parts)}")
         else:
             chosen = chosen.with_part(part)
+            cases += _cases(cases_of(part), renamed)
     problems += _out_of_series(chosen, config)
     config.family = chosen
     problems += _unset(chosen, config)
@@ -218,10 +220,12 @@ def resolve(family: Family, values: Mapping[str, Scalar], place: str) -> tuple[F
     return chosen, config
 
 
-def _cases(family: Family, values: Mapping[str, Scalar]) -> list[tuple[str, Mapping[str, Tree]]]:
+def _cases(
+    cases: Mapping[str, Mapping[str, Tree]], values: Mapping[str, Scalar]
+) -> list[tuple[str, Mapping[str, Tree]]]:
     """The cases of each key; `*` at the end of a key is any item of a list."""
     found: list[tuple[str, Mapping[str, Tree]]] = []
-    for name, parts in family.cases.items():
+    for name, parts in cases.items():
         items = [key for key in values if key.rpartition(".")[0] == name[:-2]]
         found += [(key, parts) for key in (items if name.endswith(".*") else [name])]
     return found

@@ -13,7 +13,7 @@ from xformc.compiler.spec.model import Input
 from xformc.errors import UserError
 from xformc.imports.config import read_config
 from xformc.imports.images import image_numbers, read_images
-from xformc.imports.sounds import MODEL, SOUND, read_sounds
+from xformc.imports.sounds import MODELS, SOUND, read_sounds
 
 BATCH, LENGTH = 4, 128
 IMAGE_AXES = 3
@@ -127,7 +127,7 @@ def _sounds(spec: Spec, generator: torch.Generator) -> Examples:
 def _samples(folder: Path, rate: int, generator: torch.Generator) -> Examples:
     """Half a second of noise, every number a position; theirs has mean 0 and variance 1, if the model wants it."""
     samples = 0.3 * torch.randn((BATCH, rate // 2), generator=generator) + 0.1
-    normalize = read_sounds(folder, MODEL).get(f"{SOUND}normalize", True)
+    normalize = read_sounds(folder, MODELS[0]).get(f"{SOUND}normalize", True)
     extractor: Any = importlib.import_module("transformers").Wav2Vec2FeatureExtractor(do_normalize=normalize)
     found = extractor(list(samples.numpy()), sampling_rate=rate, return_tensors="pt")
     ours = (samples.unsqueeze(-1), torch.ones(samples.shape, dtype=torch.bool))

@@ -15,7 +15,7 @@ MAX_LIKE = 4
 
 _MAPPINGS = ("renamed", "joined", "defaults", "cases", "series", "spec", "weights", "copies")
 _LISTS = ("architectures", "outside", "ignored", "surplus")
-_PART = ("spec", "tie", "weights", "copies", "surplus", "ignored", "series")
+_PART = ("spec", "tie", "weights", "copies", "surplus", "ignored", "series", "cases")
 ROW_KEYS = ("from", "transposed", "axes", "part", "of", "each", "rows", "plus", "shape", "gain", "gain_axis", "first")
 
 
@@ -90,10 +90,7 @@ def load_family(path: Path) -> Family:
         renamed=_named(tree, "renamed"),
         joined=_named(tree, "joined"),
         defaults=_trees(tree, "defaults"),
-        cases={
-            key: {value: entry.tree for value, entry in item.entries.items()}
-            for key, item in _trees(tree, "cases").items()
-        },
+        cases=cases_of(tree),
         series=_series(tree),
         ignored=_words(tree, "ignored"),
         spec=tree.entries["spec"].tree,
@@ -101,6 +98,13 @@ def load_family(path: Path) -> Family:
         copies=_named(tree, "copies"),
         surplus=_words(tree, "surplus"),
     )
+
+
+def cases_of(tree: Tree) -> dict[str, dict[str, Tree]]:
+    """The parts of a table, or of a case of it, by key of the config and value."""
+    return {
+        key: {value: entry.tree for value, entry in item.entries.items()} for key, item in _trees(tree, "cases").items()
+    }
 
 
 def _with_base(tree: Tree, depth: int) -> Tree:
@@ -157,13 +161,15 @@ def _mistakes(tree: Tree) -> list[Problem]:
     problems += [
         Problem(tree.span, f"a family needs '{key}'") for key in ("spec", "weights") if key not in tree.entries
     ]
-    parts = [part.tree for case in _trees(tree, "cases").values() for part in case.entries.values()]
-    for part in parts:
+    holders = [tree]
+    for holder in holders:  # which grows by the parts of its cases
+        for case in _trees(holder, "cases").values():
+            if not isinstance(case.value, dict):
+                problems.append(Problem(case.span, f"a case must be a mapping from values, found {case.described()}"))
+            holders += [part.tree for part in case.entries.values()]
+    for part in holders[1:]:
         problems += _unknown_keys(part, _PART) + _wrong_kinds(part)
-    for case in _trees(tree, "cases").values():
-        if not isinstance(case.value, dict):
-            problems.append(Problem(case.span, f"a case must be a mapping from values, found {case.described()}"))
-    for holder in (tree, *parts):
+    for holder in holders:
         for item in _trees(holder, "series").values():
             if not (item.items and all(one.word for one in item.items)):
                 problems.append(Problem(item.span, f"a series must be a list of words, found {item.described()}"))

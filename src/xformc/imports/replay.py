@@ -4,7 +4,7 @@ import importlib
 import io
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -23,6 +23,8 @@ from xformc.imports.sentences import read_modules
 
 BOUND = 1e-4
 """The largest difference of logits, as a part of their standard deviation."""
+RESULTS = ("logits", "image_embeds", "pooler_output")
+"""What an origin returns that is compared, in this order, for texts only the first; else its states are."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +54,10 @@ def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array], order: Sequenc
     order: the origin's ids of the spec's labels, where they have others.
     """
     examples = random_examples(folder, spec)
-    result = _result(_origin(folder, spec.task), examples, folder)
-    expected = result.logits if "logits" in result else _pooled(result.last_hidden_state, examples.seen, folder)
-    expected = expected[:, examples.read :] if examples.read else expected
-    expected = expected[..., list(order)] if order else expected
+    origin = _origin(folder, spec.task)
+    given = _expected(origin, examples, folder)
+    given = given[:, examples.read :] if examples.read else given
+    expected = given[..., list(order)] if order else given
     module = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
     with torch.no_grad():
         for path, parameter in parameters_by_path(module).items():
@@ -68,10 +70,27 @@ def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array], order: Sequenc
     if found.shape != expected.shape:
         raise UserError(f"the origin has logits {list(expected.shape)}, the spec {list(found.shape)}")
     seen = examples.seen
+    if seen is not None and spec.written is None and _reads_padding(origin, examples, folder, given):
+        whole = seen.all(1)
+        found, expected, seen = found[whole], expected[whole], seen[whole]
     if seen is not None and found.shape[:2] == seen.shape and spec.written is None:
         found, expected = found[seen], expected[seen]
     difference = (found - expected).abs().max()
     return Replay(examples.words, float(difference), float(expected.std()))
+
+
+def _expected(origin: Any, examples: Examples, folder: Path) -> torch.Tensor:
+    """The values of the origin that are compared."""
+    result = _result(origin, examples, folder)
+    names = RESULTS if examples.seen is None else RESULTS[:1]
+    named = next((name for name in names if name in result), None)
+    return result[named] if named else _pooled(result.last_hidden_state, examples.seen, folder)
+
+
+def _reads_padding(origin: Any, examples: Examples, folder: Path, masked: torch.Tensor) -> bool:
+    """Whether the origin takes no notice of the mask, as FNet does: then a text that is padded is another one."""
+    unmasked = {name: one for name, one in examples.theirs.items() if name != "attention_mask"}
+    return torch.equal(_expected(origin, replace(examples, theirs=unmasked), folder), masked)
 
 
 def _pooled(states: torch.Tensor, seen: torch.Tensor | None, folder: Path) -> torch.Tensor:

@@ -10,7 +10,7 @@ from xformc.imports.images import MAX_BYTES, PREPROCESSOR
 from xformc.imports.json_file import read_json
 
 SOUND = "sound."
-EXTRACTOR, MODEL = "Wav2Vec2FeatureExtractor", "wav2vec2"
+EXTRACTOR, MODELS = "Wav2Vec2FeatureExtractor", ("wav2vec2", "hubert", "wavlm")
 PROCESSOR = "processor_config.json"
 
 
@@ -28,7 +28,7 @@ def read_sounds(folder: Path, model_type: str) -> dict[str, Scalar]:
     if path.name == PROCESSOR:
         part = content.get("feature_extractor")
         content = cast(Mapping[str, object], part) if isinstance(part, dict) else {}
-    if content.get("feature_extractor_type", EXTRACTOR if content and model_type == MODEL else None) != EXTRACTOR:
+    if content.get("feature_extractor_type", EXTRACTOR if content and model_type in MODELS else None) != EXTRACTOR:
         return {}
     rate = content.get("sampling_rate", RATE)
     if rate != RATE or content.get("feature_size", 1) != 1:
