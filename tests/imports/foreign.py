@@ -117,6 +117,21 @@ VIT = {
     "patch_size": 4,
 }
 DINO = {key: value for key, value in VIT.items() if key != "intermediate_size"}
+MOE = {**LLAMA, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6}
+DEEPSEEK = {
+    **LLAMA,
+    "num_key_value_heads": 4,
+    "moe_intermediate_size": 6,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "n_group": 2,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+    "kv_lora_rank": 6,
+    "qk_nope_head_dim": 4,
+    "qk_rope_head_dim": 2,
+    "v_head_dim": 3,
+}
 FAMILIES = {
     "bart": BART,
     "bert": BERT,
@@ -289,6 +304,14 @@ FAMILIES = {
         "vocab_size": 20,
         "max_position_embeddings": 16,
     },
+    "mixtral": {**LLAMA, "model_type": "mixtral", "num_local_experts": 4},
+    "qwen2_moe": {**MOE, "model_type": "qwen2_moe", "shared_expert_intermediate_size": 10, "norm_topk_prob": True},
+    "qwen3_moe": {**MOE, "model_type": "qwen3_moe", "head_dim": 4},
+    "olmoe": {**{key: MOE[key] for key in MOE if key != "moe_intermediate_size"}, "model_type": "olmoe"},
+    "deepseek_v2": {**DEEPSEEK, "model_type": "deepseek_v2"},
+    "deepseek_v3": {**DEEPSEEK, "model_type": "deepseek_v3", "q_lora_rank": 5},
+    "gpt_oss": {**LLAMA, "model_type": "gpt_oss", "head_dim": 4, "num_local_experts": 4, "num_experts_per_tok": 2},
+    "granitemoe": {**LLAMA, "model_type": "granitemoe", "num_local_experts": 4, "residual_multiplier": 0.5},
     "mamba": {
         "model_type": "mamba",
         "num_hidden_layers": 2,
@@ -358,19 +381,23 @@ def write_foreign(folder: Path, config: dict) -> dict[str, np.ndarray]:
     ours = {path: draw.normal(size=shape).astype(np.float32) for path, shape in shapes.items()}
     parts: dict[str, dict[int, np.ndarray]] = {}
     orders: dict[str, tuple[int, ...] | None] = {}
+    stacks: dict[str, dict[int, str]] = {}
     for path, array in ours.items():
         row = family_row(family, filled, path, ())
         assert row is not None, path
         whole = len(row.axes or ()) > 2 or row.gain is not None
         flat = array if whole else array.reshape(_merged(path, array))
         place = row.part if row.rows is None else row.rows[0]
-        pieces = parts.setdefault(row.source, {})
+        source = row.source if row.pick is None else f"{row.source}.{row.pick}"
+        if row.pick is not None:
+            stacks.setdefault(row.source, {})[row.pick] = source
+        pieces = parts.setdefault(source, {})
         pieces[place] = (flat - np.float32(row.plus)).reshape(row.each, -1, *flat.shape[1:])
         if row.rows is not None and 0 not in pieces and row.groups == 1:  # the rows before, if no parameter has them
             pieces[-1] = np.zeros((1, row.rows[0], *flat.shape[1:]), np.float32)
         elif 0 in pieces:
             pieces.pop(-1, None)
-        orders[row.source] = row.axes
+        orders[source] = row.axes
     theirs = {name: np.concatenate([found[part] for part in sorted(found)], 1) for name, found in parts.items()}
     merged = {name: array.reshape(-1, *array.shape[2:]) for name, array in theirs.items()}
     stored = {name: one.transpose(np.argsort(orders[name] or range(one.ndim))) for name, one in merged.items()}
@@ -379,6 +406,8 @@ def write_foreign(folder: Path, config: dict) -> dict[str, np.ndarray]:
             stored[row.source] = stored[row.source][np.argsort(row.order(len(stored[row.source])))]
         if row.gain is not None:
             stored[row.gain] = lengths_of(stored[row.source], row.gain_axis)
+    for name, picked in stacks.items():
+        stored[name] = np.stack([stored.pop(picked[pick]) for pick in sorted(picked)])
     save(folder, stored)
     return ours
 

@@ -21,6 +21,22 @@ from xformc.runtime.searching.search import search
 transformers: Any = pytest.importorskip("transformers")
 
 FALCON = {**SIZES, "num_kv_heads": 2, "max_position_embeddings": 64}
+MOE = {**LLAMA, "num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24}
+FEW = {**LLAMA, "num_local_experts": 5, "num_experts_per_tok": 2}
+SCALES = {"embedding_multiplier": 12.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 6.0}
+YARN = {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e4, "original_max_position_embeddings": 16}
+LATENT = {
+    **WIDE,
+    "num_key_value_heads": 4,
+    "moe_intermediate_size": 24,
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 3,
+    "kv_lora_rank": 16,
+    "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4,
+    "v_head_dim": 6,
+}
+GROUPED = {**LATENT, "n_group": 4, "topk_group": 2, "q_lora_rank": 20, "first_k_dense_replace": 1}
 MAMBA = {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 4, "vocab_size": 60, "initializer_range": 0.3}
 RWKV = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 60, "context_length": 32}
 ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5e5}
@@ -91,6 +107,17 @@ MODELS = [
     ("Mistral", {**LLAMA, "sliding_window": None, "tie_word_embeddings": True}),
     ("Qwen2", LLAMA),
     ("Qwen3", {**LLAMA, "head_dim": 12, "tie_word_embeddings": True}),
+    ("Mixtral", {**FEW, "sliding_window": 8}),
+    ("Qwen2Moe", {**MOE, "shared_expert_intermediate_size": 20}),
+    ("Qwen3Moe", {**MOE, "head_dim": 12, "norm_topk_prob": True, "attention_bias": True}),
+    ("Olmoe", {**LLAMA, "num_experts": 5, "num_experts_per_tok": 2}),
+    ("GptOss", {**FEW, "num_hidden_layers": 3, "head_dim": 12, "sliding_window": 8}),
+    ("GptOss", {**FEW, "rope_parameters": {**YARN, "truncate": True}}),
+    ("GraniteMoe", {**FEW, **SCALES, "attention_bias": True, "tie_word_embeddings": True}),
+    ("DeepseekV2", {**GROUPED, "topk_method": "group_limited_greedy", "num_hidden_layers": 3}),
+    ("DeepseekV2", {**LATENT, "q_lora_rank": None}),
+    ("DeepseekV3", {**GROUPED, "rope_parameters": {**YARN, "mscale": 1.0, "mscale_all_dim": 0.7}}),
+    ("DeepseekV3", {**GROUPED, "first_k_dense_replace": 0, "rope_interleave": False, "norm_topk_prob": False}),
     ("Gemma", {**LLAMA, "head_dim": 12}),
     ("Gemma2", {**LLAMA, "head_dim": 12, "sliding_window": 8, "query_pre_attn_scalar": 20, "num_hidden_layers": 3}),
     ("Gemma2", {**LLAMA, **UNCAPPED, "head_dim": 12, "sliding_window": 8, "tie_word_embeddings": False}),

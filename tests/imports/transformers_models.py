@@ -30,7 +30,7 @@ def save(folder: Path, name: str, settings: dict) -> Path:
     kind = transformers.AutoModelForSeq2SeqLM if config.is_encoder_decoder else transformers.AutoModelForCausalLM
     model = kind.from_config(config)
     with torch.no_grad():
-        biases = [one for name, one in model.named_buffers() if name == "final_logits_bias"]
+        biases = [one for name, one in model.named_buffers() if name.endswith("s_bias") or "correction" in name]
         for parameter in (*model.parameters(), *biases):
             if parameter.dim() == 1 or parameter.shape[0] == 1:
                 parameter.add_(torch.randn_like(parameter) * 0.3)

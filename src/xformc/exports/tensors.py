@@ -43,7 +43,7 @@ def foreign_tensors(family: Family, config: Config, graph: Graph, arrays: Mappin
         assert row is not None
         piece = arrays[path] if len(row.axes or ()) > 2 else arrays[path].reshape(shapes[path])
         pieces.setdefault(row.source, []).append((row, piece - np.float32(row.plus) if row.plus else piece, path))
-    found = {name: _assembled(one) for name, one in pieces.items()}
+    found = {name: _stacked(one) for name, one in pieces.items()}
     rows_with_gain = [row for one in pieces.values() for row, _, _ in one if row.gain is not None]
     lengths = {row.gain: lengths_of(found[row.source], row.gain_axis) for row in rows_with_gain if row.gain}
     return {family.full_name(name): array for name, array in {**found, **lengths}.items()}
@@ -60,6 +60,15 @@ def _matrices(graph: Graph) -> dict[str, tuple[int, ...]]:
             shapes[weight.name] = (prod(sizes[:new]), prod(sizes[new:]))
             shapes |= {value.name: (prod(value.type.sizes()),) for value in bias}
     return shapes
+
+
+def _stacked(pieces: Sequence[tuple[Row, Array, str]]) -> Array:
+    """The tensor whose parts these are, a stack if they are picked from one."""
+    picks: dict[int | None, list[tuple[Row, Array, str]]] = {}
+    for piece in pieces:
+        picks.setdefault(piece[0].pick, []).append(piece)
+    parts = [_assembled(one) for _, one in sorted(picks.items(), key=lambda item: item[0] or 0)]
+    return parts[0] if None in picks else np.stack(parts)
 
 
 def _assembled(pieces: Sequence[tuple[Row, Array, str]]) -> Array:

@@ -16,7 +16,21 @@ MAX_LIKE = 4
 _MAPPINGS = ("renamed", "joined", "defaults", "cases", "series", "spec", "weights", "copies")
 _LISTS = ("architectures", "outside", "ignored", "surplus")
 _PART = ("spec", "tie", "weights", "copies", "surplus", "ignored", "series", "cases")
-ROW_KEYS = ("from", "transposed", "axes", "part", "of", "each", "rows", "plus", "shape", "gain", "gain_axis", "first")
+ROW_KEYS = (
+    "from",
+    "pick",
+    "transposed",
+    "axes",
+    "part",
+    "of",
+    "each",
+    "rows",
+    "plus",
+    "shape",
+    "gain",
+    "gain_axis",
+    "first",
+)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import mul
@@ -22,6 +22,7 @@ LISTED = 12
 class Row:
     """How a parameter is made of one tensor, in this order.
 
+    pick: the index of the part along the first axis, for a tensor that is a stack of several.
     axes: the tensor's axes in the parameter's order, for a tensor that has them in another. rows: only these rows, from
     start to stop; of each group, if there are `each` groups and no parts. part, of, each: the rows are `each` groups
     (such as heads) of `of` equal parts, of which one is taken. plus: added to every number.
@@ -31,6 +32,7 @@ class Row:
     """
 
     source: str
+    pick: int | None = None
     axes: tuple[int, ...] | None = None
     part: int = 0
     of: int = 1
@@ -49,6 +51,7 @@ class Row:
 
     def shape(self, found: Sequence[int]) -> tuple[int, ...] | None:
         """The shape of the parameter before its axes are told apart; None if the tensor does not fit the row."""
+        found = found if self.pick is None else found[1:]
         if self.axes is not None and len(found) != len(self.axes):
             return None
         shape = list(found) if self.axes is None else [found[axis] for axis in self.axes]
@@ -75,6 +78,7 @@ class Row:
 
     def of_array(self, array: Array, shape: tuple[int, ...]) -> Array:
         """The parameter, made of the tensor that fits."""
+        array = array if self.pick is None else array[self.pick]
         array = array if self.axes is None else array.transpose(self.axes)
         if self.rows is not None:
             grouped = array.reshape(self.groups, -1, *array.shape[1:])[:, self.rows[0] : self.rows[1]]
@@ -121,6 +125,11 @@ def map_weights(
             for row in rows.values()
             if row is not None and row.gain in used and row.source in used
             if used[row.gain].shape != row.gain_shape(used[row.source].shape)
+        ]
+        + [
+            f"{name} (found {list(used[name].shape)}, of which {count} are picked)"
+            for name, count in _picked(rows.values()).items()
+            if name in used and used[name].shape[:1] != (count,)
         ],
         f"not of {', '.join(READABLE)}": [
             f"{name} ({one.kind})" for name, one in used.items() if one.kind not in READABLE
@@ -128,6 +137,15 @@ def map_weights(
     }
     _refuse(problems, f"the weights do not fit the table of {family.name}", place)
     return _arrays({path: row for path, row in rows.items() if row is not None}, shapes, used, place)
+
+
+def _picked(rows: Iterable[Row | None]) -> dict[str, int]:
+    """The number of parameters that are parts of each stack."""
+    picks: dict[str, set[int]] = {}
+    for row in rows:
+        if row is not None and row.pick is not None:
+            picks.setdefault(row.source, set()).add(row.pick)
+    return {name: len(found) for name, found in picks.items()}
 
 
 def unlike_copies(family: Family, config: Config, stored: Mapping[str, Stored]) -> list[str]:
@@ -201,6 +219,8 @@ def family_row(family: Family, config: Config, path: str, stored: Container[str]
             parts = match.groups()
             gain = tree.get("gain")
             row = _filled_row(tree, config, _stored_name(source, parts, stored))
+            if tree.get("pick") is not None:
+                row = replace(row, pick=int(parts[-1]))
             return row if gain is None else replace(row, gain=_stored_name(gain, parts, stored))
     return None
 
