@@ -28,8 +28,8 @@ from xformc.compiler.graph.rules import (
 from xformc.compiler.ops.gathering import emit_gathered, gathered
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.layout import Expand, aligner, emit_aligned
-from xformc.compiler.ops.slicing import Slice, zeros
 from xformc.compiler.ops.masks import without_padding
+from xformc.compiler.ops.slicing import Slice, zeros
 from xformc.compiler.ops.windows import MAX_REACH
 
 

@@ -28,8 +28,8 @@ from xformc.compiler.graph.rules import (
 )
 from xformc.compiler.ops.keys import Append
 from xformc.compiler.ops.layout import Expand, aligner, emit_aligned
-from xformc.compiler.ops.slicing import Slice
 from xformc.compiler.ops.masks import without_padding
+from xformc.compiler.ops.slicing import Slice
 from xformc.compiler.ops.windows import Ends, Moving, Wanted, Windows, make_windows, window_lengths
 
 CHANNELS = "with 'to', the value is one channel"

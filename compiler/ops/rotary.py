@@ -31,8 +31,8 @@ FUNCTIONS = ("Cos", "Sin")
 class Angles(Op):
     """A function of the angles `a = position * base^(-2i/width)`, which are half as many as `width` elements.
 
-    Input: positions, int64 or float32. The result has a new last axis `axis`, and is multiplied by the factor of `scaling`, if
-    there is one: it changes the frequencies, and `numbers` are its fields.
+    Input: positions, int64 or float32. The result has a new last axis `axis`, and is multiplied by the factor of
+    `scaling`, if there is one: it changes the frequencies, and `numbers` are its fields.
     """
 
     kind: ClassVar[str] = "angles"
@@ -225,6 +225,7 @@ def _rope(
     site: Site,
     x: Value,
     base: float = BASE,
+    *,
     at: Value | None = None,
     part: float | None = None,
     halves: bool = False,
@@ -234,8 +235,9 @@ def _rope(
     """Each pair of numbers of the last axis, rotated by an angle proportional to the position: for queries and keys.
 
     Pair i of n turns by base^(-i / n) a position. `at`: the position of each vector, if they are not 0, 1, 2, ..; a
-    value with axes of `x`, such as `position` plus the length of what comes before. `part`: how many numbers are rotated, the first of them (default:
-    all). `halves`: a pair is the numbers i and i + n (GPT-NeoX; Llama at Hugging Face), and not two neighbours.
+    value with axes of `x`, such as `position` plus the length of what comes before. `part`: how many numbers are
+    rotated, the first of them (default: all). `halves`: a pair is the numbers i and i + n (GPT-NeoX; Llama at Hugging
+    Face), and not two neighbours.
     `scaling` is for longer texts: `linear`, `ntk`, `dynamic`, `yarn` or `llama3`, with their numbers.
     """
     positions, width = site.positions(x), site.last(x)

@@ -24,8 +24,8 @@ from xformc.compiler.graph.rules import (
 )
 from xformc.compiler.ops.convolution import CHANNELS, channels_first
 from xformc.compiler.ops.layout import Expand, aligner, emit_aligned
-from xformc.compiler.ops.upsampling import fitted, longer, refused
 from xformc.compiler.ops.masks import without_padding
+from xformc.compiler.ops.upsampling import fitted, longer, refused
 from xformc.compiler.ops.windows import MAX_REACH, whole_numbers
 
 

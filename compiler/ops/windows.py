@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from xformc.compiler.graph.axes import Axis, Type
-from xformc.compiler.graph.graph import Value
 from xformc.compiler.graph.lengths import Length
 from xformc.compiler.graph.primitives import Site
 

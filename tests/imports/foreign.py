@@ -354,12 +354,34 @@ FAMILIES = {
     },
     "siglip_vision_model": {**VIT, "model_type": "siglip_vision_model", "architectures": ["SiglipVisionModel"]},
     "deit": {**VIT, "model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"]},
+    "paligemma": {
+        "model_type": "paligemma",
+        "architectures": ["PaliGemmaForConditionalGeneration"],
+        "text_config": {
+            "model_type": "gemma",
+            "num_hidden_layers": 2,
+            "hidden_size": 8,
+            "intermediate_size": 12,
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "head_dim": 4,
+            "vocab_size": 120,
+        },
+        "vision_config": {
+            "model_type": "siglip_vision_model",
+            "num_hidden_layers": 1,
+            "hidden_size": 8,
+            "intermediate_size": 12,
+            "num_attention_heads": 2,
+            "image_size": 8,
+            "patch_size": 4,
+        },
+    },
 }
 """A small config of each shipped family."""
 
 
-ROUNDED = ("gemma", "nemotron", "wav2vec2")
-ROUNDED = ("gemma", "wav2vec2", "hubert", "wavlm")
+ROUNDED = ("gemma", "paligemma", "nemotron", "wav2vec2", "hubert", "wavlm")
 """Families with gains that are stored as their difference from 1, and weights as lengths and directions."""
 
 

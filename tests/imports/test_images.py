@@ -1,6 +1,7 @@
 """Small random image models of transformers give the same labels after an import, and after an export."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from xformc.imports.images import image_numbers, read_images
 from xformc.runtime.engine import load
+from xformc.runtime.searching.search import search
 
 transformers: Any = pytest.importorskip("transformers")
 transformers.utils.logging.disable_progress_bar()
@@ -159,3 +161,48 @@ def test_a_replay_of_other_inputs_is_refused(xformc: CommandLine, tmp_path: Path
     given = ("import", tmp_path / "model", "-o", tmp_path / "run", "--map", table)
     assert "this model reads values" in mistake(xformc(*given, "--replay"))
     assert xformc(*given).code == 0
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_questions_about_images_are_answered_as_by_the_origin(xformc: CommandLine, tmp_path: Path) -> None:
+    folder, patch = tmp_path / "model", 118
+    torch.manual_seed(0)
+    sight = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sight |= {"model_type": "siglip_vision_model", "image_size": 12, "patch_size": 4, "vision_use_head": False}
+    words = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+    words |= {
+        "model_type": "gemma",
+        "num_key_value_heads": 1,
+        "head_dim": 8,
+        "vocab_size": 120,
+        "initializer_range": 0.3,
+    }
+    ids = {"bos_token_id": 2, "eos_token_id": 1, "pad_token_id": 0, "image_token_index": patch, "vocab_size": 120}
+    config = transformers.PaliGemmaConfig(
+        vision_config=sight, text_config=words, projection_dim=32, hidden_size=32, **ids
+    )
+    origin = transformers.PaliGemmaForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for parameter in origin.parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter) * 0.3)
+    origin.save_pretrained(folder)
+    for command in (
+        ("import", folder, "-o", tmp_path / "run", "--replay"),
+        ("build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable"),
+    ):
+        result = xformc(*command)
+        assert result.code == 0, result.err
+    engine, random = load(tmp_path / "engine", threads=1), torch.Generator().manual_seed(1)
+    options = replace(engine.manifest.search, beam_size=1, max_length_factor=0.0, max_length_offset=12)
+    for length in (3, 7):
+        pixels = torch.rand((2, 12, 12, 3), generator=random)
+        question = torch.randint(3, 107, (2, length), generator=random)
+        question[:, -1] = 108
+        text = torch.cat((torch.full((2, 9), patch), question), 1)
+        given = {"input_ids": text, "attention_mask": torch.ones_like(text), "token_type_ids": torch.zeros_like(text)}
+        wanted = origin.generate(**given, pixel_values=pixels.permute(0, 3, 1, 2), max_new_tokens=12, do_sample=False)
+        found = search(engine.session, {"image": pixels.numpy(), "question": question.numpy()}, options).texts()
+        for ours, theirs in zip(found, wanted[:, text.shape[1] :].tolist(), strict=True):
+            assert list(ours[0]) == theirs[: len(ours[0])]
+            assert len(ours[0]) == 12 or ours[0][-1] == 1

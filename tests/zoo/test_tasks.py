@@ -25,6 +25,7 @@ from benchmarks.zoo.tasks import (
     orders,
     pronouns,
     quality,
+    questions,
     shapes,
     speech,
     spoken,
@@ -52,6 +53,7 @@ ARRAYS = {
     "speech": ("frames",),
     "graphs": ("nodes", "edges"),
     "shapes": ("image",),
+    "questions": ("image", "question"),
     "formulas": ("image",),
 }
 OTHERS = {"language", "masked_text", "facts", "capitals", "answers", "pronouns", "spoken"}
@@ -62,7 +64,7 @@ SPLITS = ("train", "valid", "test")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Every task's folder, made when it is asked for; with fewer examples to train on if drawing them takes long."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (numbers, quality, shapes, speech):
+        for module in (numbers, quality, questions, shapes, speech):
             patch.setattr(module, "TRAIN", 1_000)
         fewer = replace(listops.LONG, train=10_000)
         patch.setitem(TASKS, "listops_long", partial(listops.write, difficulty=fewer))

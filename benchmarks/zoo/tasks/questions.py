@@ -18,7 +18,7 @@ QUESTIONS = {"which colour": "{1}", "which form": "{2}", "how large": "{0}", "wh
 
 
 def write(folder: Path, seed: int) -> None:
-    """Write train.npz, valid.npz and test.npz: image float32 [n, 24, 24, 3] from 0 to 1, question and answer text [n]."""
+    """Write train.npz, valid.npz and test.npz: image float32 [n, 24, 24, 3] from 0 to 1, texts question and answer."""
     random, every = np.random.default_rng(seed), list(product(RADII, COLOURS, FORMS, ROWS, COLUMNS))
     order, asked = random.permutation(len(every)), list(QUESTIONS)
     kinds = {"train": order[HELD_OUT:], "valid": order[:HELD_OUT], "test": order[:HELD_OUT]}
