@@ -1,10 +1,11 @@
 """Computes the results of examples in one forward pass."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ FEWEST_POSITIONS = 16
 
 def encode_example(
     line: int,
-    example: str | Path | Sequence[str],
+    example: str | Path | Sequence[str] | Mapping[str, str],
     *,
     inputs: Mapping[str, Input],
     words: bool,
@@ -41,14 +42,14 @@ def encode_example(
     truncate: bool,
     max_batch_tokens: int = MAX_BATCH_TOKENS,
 ) -> Row:
-    """Return an example as a row: one text, or a text for each input. With `words`, each word has one id.
+    """Return an example as a row: one text, or one for each input, in order or by name. With `words`, each has one id.
 
     The text of an input that is not tokens is the path of its file.
 
-    Raises: UserError if the number of texts is not the number of inputs, and as `encode_line` and `read_file`.
+    Raises: UserError if there is not one text for each input, and as `encode_line` and `read_file`.
     """
     names = list(inputs)
-    texts: list[Any] = [example] if isinstance(example, str | Path) else list(example)
+    texts = _by_input(line, example, names)
     if len(texts) != len(names):
         raise UserError(
             f"needs a text for each of {', '.join(names)}, found {len(texts)}",
@@ -79,6 +80,22 @@ def encode_example(
                 f"found {found}", place=f"line {line}", hint=f"write one word of {name} for each word of {item.of}"
             )
     return row
+
+
+def _by_input(line: int, example: object, names: Sequence[str]) -> list[Any]:
+    """Return the texts of an example in the order of the inputs. Raises: UserError if it has no order."""
+    if isinstance(example, str | Path):
+        return [example]
+    if not isinstance(example, Mapping):
+        if isinstance(example, AbstractSet) or not isinstance(example, Iterable):
+            message = f"an example must be a text or several, found {type(example).__name__}"
+            raise UserError(message, place=f"line {line}", hint=f"give a text for each of {', '.join(names)}, in order")
+        return list(cast(Iterable[Any], example))
+    texts = cast(Mapping[str, Any], example)
+    if texts.keys() != set(names):
+        found = ", ".join(str(name)[:40] for name in texts)
+        raise UserError(f"needs a text for each of {', '.join(names)}, found {found}", place=f"line {line}")
+    return [texts[name] for name in names]
 
 
 def _read(line: int, path: Any, name: str, item: Input) -> NDArray[Any]:

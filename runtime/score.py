@@ -89,7 +89,7 @@ def encode_given(
         if isinstance(given, str):
             if tokenizer is None:
                 raise UserError("the engine has no tokenizer for its text", place=f"line {line}", hint="give token ids")
-            return encode_text(line, given, partial(tokenizer.encode if whole else tokenizer.encode_open, name))
+            return encode_text(line, given, partial(tokenizer.encode_alone if whole else tokenizer.encode_open, name))
         ids = [int(one) for one in given]
         if not all(0 <= one < text.pieces for one in ids):
             raise UserError(f"the ids of a text must be from 0 to {text.pieces - 1}", place=f"line {line}")

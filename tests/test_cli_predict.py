@@ -13,6 +13,8 @@ from tiny_engine import train_tokenizer
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
+from xformc.runtime.engine import load
 
 BUILD = ("build", "--target", "portable")
 
@@ -57,6 +59,19 @@ def test_predict_reads_columns_and_prints_a_label_a_line(xformc: CommandLine, pa
     assert [row["line"] for row in rows] == [1, 2] and [row["label"] for row in rows] == labels
     assert list(rows[0]["probabilities"]) == ["no", "perhaps", "yes"]
     assert sum(rows[0]["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+
+
+def test_an_example_may_be_a_mapping_from_the_inputs(pairs: Path) -> None:
+    with load(pairs, threads=1) as engine:
+        named = {"claim": "two dogs", "premise": "hello world"}
+        (found,), (expected,) = engine.predict([named]), engine.predict([("hello world", "two dogs")])
+        assert found.probabilities.tolist() == expected.probabilities.tolist()
+        for wrong in ({"premise": "hello world", "claims": "two dogs"}, {"premise": "hello world"}):
+            with pytest.raises(UserError, match="needs a text for each of premise, claim, found premise"):
+                engine.predict([wrong])
+        for unordered in ({"hello world", "two dogs"}, 3):
+            with pytest.raises(UserError, match="an example must be a text or several, found "):
+                engine.predict([unordered])
 
 
 def test_predict_names_the_line_with_too_few_columns(xformc: CommandLine, pairs: Path) -> None:

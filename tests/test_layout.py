@@ -88,7 +88,17 @@ def modules() -> Iterator[tuple[str, Path]]:
         PACKAGE,
         *(
             PACKAGE / name
-            for name in ("compiler", "runtime", "trainer", "specs", "commands", "format", "imports", "triton")
+            for name in (
+                "compiler",
+                "runtime",
+                "trainer",
+                "specs",
+                "commands",
+                "format",
+                "imports",
+                "exports",
+                "triton",
+            )
         ),
     ):
         for path in sorted(top.glob("*.py") if top == PACKAGE else top.rglob("*.py")):

@@ -32,9 +32,9 @@ class Predicting(Loaded):
 
         Returns: the prediction of each example, in order.
 
-        examples: texts; for an engine with several text inputs, sequences of texts in the order of the inputs; or a
-            mapping from each input's name to an array with one row for each example. The text of a sound or an image is
-            the path of its .wav, .png or .jpg file.
+        examples: texts; for an engine with several text inputs, sequences of texts in the order of the inputs, or
+            mappings from their names; or one mapping from each input's name to an array with one row for each example.
+            The text of a sound or an image is the path of its .wav, .png or .jpg file.
         workers: batches run at the same time. None: the number that the engine was loaded for.
         max_batch_tokens: capacity of a batch in positions, padding included. Neither this nor `workers` changes the
             results.

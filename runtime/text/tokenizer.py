@@ -68,6 +68,14 @@ class Tokenizer:
         vocabulary = self.vocabularies[name]
         return vocabulary.surround(vocabulary.encode(text))
 
+    def encode_alone(self, name: str, text: str) -> list[int]:
+        """Return the ids of a text that a language model writes, with its end token, and nothing before it.
+
+        The begin token, which a template may put there, is what a model reads first. Raises: UnicodeError as `encode`.
+        """
+        vocabulary = self.vocabularies[name]
+        return [*vocabulary.encode(text), vocabulary.special.last]
+
     def encode_open(self, name: str, text: str) -> list[int]:
         """Return the ids of a text that may go on: without special tokens. Raises: UnicodeError as `encode`."""
         return self.vocabularies[name].encode(text)

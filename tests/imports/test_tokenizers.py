@@ -1,6 +1,7 @@
 """Imported tokenizers cut texts as the origin's do."""
 
 import json
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,31 @@ def test_a_language_model_generates_text_with_an_imported_tokenizer(xformc: Comm
     other = CppEngine(tmp_path / "engine", threads=1)
     pieces, ours = other.stream_tokens("ein Haus", max_new_tokens=8), engine.stream_tokens("ein Haus", max_new_tokens=8)
     assert list(pieces) == list(ours) and pieces.continuation == ours.continuation
+
+
+def test_what_a_template_puts_before_a_text_is_not_scored(xformc: CommandLine, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    tokenizer = tokenizers.Tokenizer.from_file(str(write_byte_pairs(folder / "tokenizer.json")))
+    tokenizer.add_special_tokens(["<s>"])
+    begin = tokenizer.token_to_id("<s>")
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", begin)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    write_foreign(folder, {**FAMILIES["llama"], "vocab_size": begin + 1, "bos_token_id": begin, "eos_token_id": 0})
+    for command in (("import", folder, "-o", tmp_path / "run"), ("build", tmp_path / "run", "-o", tmp_path / "engine")):
+        assert xformc(*command).code == 0
+    with load(tmp_path / "engine", threads=1) as engine:
+        for text in ("ein Haus", "one two three"):
+            ids = tokenizer.encode(text, add_special_tokens=False).ids
+            (scored,), (expected,) = engine.score([text]), engine.score([[*ids, 0]])
+            assert scored.tokens == (*ids, 0) and scored.score == expected.score
+    (tmp_path / "one.txt").write_text("ein Haus\n")
+    found = json.loads(xformc("evaluate", tmp_path / "engine", tmp_path / "one.txt", "--json").out)
+    with load(tmp_path / "engine", threads=1) as engine:
+        (one,) = engine.score(["ein Haus"])
+    assert found["perplexity"] == pytest.approx(math.exp(-one.score / len(one.tokens)), rel=1e-5)
 
 
 @pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer.model"])

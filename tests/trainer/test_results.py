@@ -8,9 +8,10 @@ import pytest
 
 from xformc.compiler.certify import verify_engine
 from xformc.compiler.spec import load_spec
+from xformc.format.tasks import TASKS
 from xformc.runtime import load
 from xformc.trainer.build_run import BuildOptions, build_run
-from xformc.trainer.scores.evaluation import ScoreOptions, evaluate_engine
+from xformc.trainer.scores.evaluation import SCORERS, ScoreOptions, evaluate_engine
 from xformc.trainer.train import TrainResult, train
 
 pytestmark = pytest.mark.processor
@@ -235,3 +236,7 @@ def test_a_masked_language_model_learns_and_is_tuned_to_tag(trained, tmp_path: P
 def test_span_corruption_learns(trained) -> None:
     _, result = trained(SPANS, plain)
     assert result.scores["wer"].value < 0.8
+
+
+def test_engines_of_every_task_are_scored() -> None:
+    assert SCORERS.keys() == TASKS.keys()

@@ -11,7 +11,7 @@ from xformc.format.manifest import Manifest
 from xformc.format.names import SPEC
 from xformc.format.reader import read_manifest
 from xformc.format.search_options import Preset
-from xformc.format.tasks import RESULTS, WRITING
+from xformc.format.tasks import RESULTS, SAMPLED, WRITING
 from xformc.runtime import load
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.media.reader import suffixes_of
@@ -227,6 +227,7 @@ SCORERS: Mapping[str, Scorer] = {
     "tagging": _LABELS,
     "classification": _LABELS,
     WRITING: _RESULTS,
+    SAMPLED: _RESULTS,
     RESULTS: _RESULTS,
 }
 """How engines of each task are scored."""

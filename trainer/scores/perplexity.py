@@ -82,7 +82,7 @@ def engine_perplexity(
 def _parts(engine: Engine, lines: Iterable[str], context: int, stride: int) -> Iterator[Row]:
     """Yield the rows of the windows of texts: what a window scores, and what it has before that."""
     name = engine.manifest.written
-    encode = partial(engine.tokenizer_of(name).encode, name)
+    encode = partial(engine.tokenizer_of(name).encode_alone, name)
     for number, line in enumerate(lines, start=1):
         ids = encode_text(number, line, encode)
         known = 0 if engine.manifest.inputs[name].special.begun else 1
