@@ -1,7 +1,7 @@
 """Questions about a drawn shape: `which colour` is answered by `red`, `where is it` by `top left`.
 
 The images are those of `shapes`, and those of the test data show what no image of the training data shows. A model that
-does not see the image answers 0.28 of the questions, one that does not read the question at most 0.25.
+does not see the image answers 0.19 of the questions, one that does not read the question at most 0.17.
 """
 
 from itertools import product
@@ -13,7 +13,14 @@ from benchmarks.zoo.tasks.shapes import COLOURS, COLUMNS, FORMS, HELD_OUT, RADII
 from benchmarks.zoo.tasks.splits import TEST, VALID, write_arrays
 
 TRAIN = 6_000
-QUESTIONS = {"which colour": "{1}", "which form": "{2}", "how large": "{0}", "where is it": "{3} {4}"}
+QUESTIONS = {
+    "which colour": "{1}",
+    "which form": "{2}",
+    "how large": "{0}",
+    "where is it": "{3} {4}",
+    "what is it": "a {0} {1} {2}",
+    "what is there": "a {0} {1} {2} at the {3} {4}",
+}
 """The questions, with the parts of a shape that answer them."""
 
 
