@@ -150,7 +150,7 @@ class Writer:
 
     def _real(self, axis: str, part: Axis, span: Span) -> Value:
         assert part.size is not None, f"{part} has no padding and no size"
-        ones = self._at_root(Constant((part.name,), (part.size,), (1.0,)), (), f"{axis}/{part.name}", span)
+        ones = self._at_root(Constant((part.name,), (part.size,), (1.0,)), (), f"{axis}/{part.name}/ones/mask", span)
         return self._at_root(Compare("greater", 0.0), (ones,), f"{axis}/{part.name}/mask", span)
 
     def complete(self, op: Op, inputs: tuple[Value, ...], name: str, span: Span) -> Value:

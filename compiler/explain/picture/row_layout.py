@@ -126,6 +126,8 @@ class Rows:
             middle = self._center(row, places)
             if self._only_ports(row):
                 middle = x / 2 + self.settings.outer * (x / 2 + BESIDE)
+            elif self._on_the_axis(row, places, middle):
+                middle += (places[0].part.left + places[0].part.right + BESIDE) / 2
             for place in places:
                 place.x -= middle
                 self.part.reach(place.x - place.part.left, place.x + place.part.right)
@@ -136,6 +138,12 @@ class Rows:
         if row == 0 and users and any(place.item is None for place in places):
             return sum(users) / len(users)
         return (places[0].x + places[-1].x) / 2
+
+    def _on_the_axis(self, row: int, places: Sequence[_Place], middle: float) -> bool:
+        """Whether a value from outside would be where the line of `x` passes this row, which does not use it."""
+        ports = any(place.item is None and abs(place.x - middle) < 0.5 for place in places)
+        users = {place.row for place in self.places if self.x in self._near(place)}
+        return ports and bool(users) and row not in users
 
     def _only_ports(self, row: int) -> bool:
         """Whether a row has only values from outside, which are placed next to the line from the bottom, not on it."""

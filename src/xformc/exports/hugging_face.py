@@ -208,8 +208,9 @@ def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str,
 
 
 def _special_ids(spec: Spec) -> dict[str, Scalar]:
-    """The special tokens under the names of a config."""
-    special = next((item.special for item in spec.inputs.values() if item.kind == "tokens"), None)
+    """The special tokens of the written text, or else of the first one, under the names of a config."""
+    texts = {name: item.special for name, item in spec.inputs.items() if item.kind == "tokens"}
+    special = texts.get(str(spec.written), next(iter(texts.values()), None))
     if special is None:
         return {}
     ends: dict[str, Scalar] = {f"eos_token_id.{index}": one for index, one in enumerate(special.end)}
