@@ -25,6 +25,9 @@ from xformc.runtime.stream import MAX_BATCH_TOKENS
 from xformc.runtime.text.texts import encode_line, whole_limit
 from xformc.runtime.text.tokenizer import Tokenizer
 
+Example = str | Path | Sequence[str] | Mapping[str, str]
+"""A text or the path of a file, or one for each input, in order or by name."""
+
 MAX_BATCH_POSITIONS = 2048
 """Default maximum positions of a batch."""
 
@@ -34,7 +37,7 @@ FEWEST_POSITIONS = 16
 
 def encode_example(
     line: int,
-    example: str | Path | Sequence[str] | Mapping[str, str],
+    example: Example,
     *,
     inputs: Mapping[str, Input],
     words: bool,
@@ -82,17 +85,18 @@ def encode_example(
     return row
 
 
-def _by_input(line: int, example: object, names: Sequence[str]) -> list[Any]:
+def _by_input(line: int, given: object, names: Sequence[str]) -> list[Any]:
     """Return the texts of an example in the order of the inputs. Raises: UserError if it has no order."""
+    example: Any = given
     if isinstance(example, str | Path):
         return [example]
     if not isinstance(example, Mapping):
         if isinstance(example, AbstractSet) or not isinstance(example, Iterable):
-            message = f"an example must be a text or several, found {type(example).__name__}"
+            message = f"an example must be a text or several, found {type(given).__name__}"
             raise UserError(message, place=f"line {line}", hint=f"give a text for each of {', '.join(names)}, in order")
         return list(cast(Iterable[Any], example))
     texts = cast(Mapping[str, Any], example)
-    if texts.keys() != set(names):
+    if {*texts} != {*names}:
         found = ", ".join(str(name)[:40] for name in texts)
         raise UserError(f"needs a text for each of {', '.join(names)}, found {found}", place=f"line {line}")
     return [texts[name] for name in names]

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,7 +70,8 @@ def test_an_example_may_be_a_mapping_from_the_inputs(pairs: Path) -> None:
         for wrong in ({"premise": "hello world", "claims": "two dogs"}, {"premise": "hello world"}):
             with pytest.raises(UserError, match="needs a text for each of premise, claim, found premise"):
                 engine.predict([wrong])
-        for unordered in ({"hello world", "two dogs"}, 3):
+        unusable: tuple[Any, ...] = ({"hello world", "two dogs"}, 3)
+        for unordered in unusable:
             with pytest.raises(UserError, match="an example must be a text or several, found "):
                 engine.predict([unordered])
 

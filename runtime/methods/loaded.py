@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
 from xformc.errors import UserError
@@ -17,7 +16,7 @@ from xformc.runtime.generation.constrain import Allowed
 from xformc.runtime.job import Job
 from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.options import SearchArguments, resolve_options
-from xformc.runtime.predict import encode_example
+from xformc.runtime.predict import Example, encode_example
 from xformc.runtime.rows import Row
 from xformc.runtime.score import require_scores, with_token_scores
 from xformc.runtime.searching.allow import check_allowed, write_allowed
@@ -141,7 +140,7 @@ class Loaded:
             rows_with_own(encode, own), size, with_token_scores(run, self._with_scores()) if token_scores else run
         )
 
-    def _reader(self, batching: Batching, truncate: bool) -> Callable[[int, str | Path | Sequence[str]], Row]:
+    def _reader(self, batching: Batching, truncate: bool) -> Callable[[int, Example], Row]:
         inputs = self.manifest.given
         return partial(
             encode_example,

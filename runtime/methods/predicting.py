@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from xformc.runtime.arrays import read_rows
 from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.methods.loaded import Loaded
-from xformc.runtime.predict import MAX_BATCH_POSITIONS, positions_needed, predict_rows
+from xformc.runtime.predict import MAX_BATCH_POSITIONS, Example, positions_needed, predict_rows
 from xformc.runtime.rows import Row
 from xformc.runtime.stream import Batching
 
@@ -22,7 +21,7 @@ class Predicting(Loaded):
 
     def predict(
         self,
-        examples: Sequence[str | Path | Sequence[str]] | Mapping[str, Any],
+        examples: Sequence[Example] | Mapping[str, Any],
         *,
         workers: int | None = None,
         max_batch_tokens: int = MAX_BATCH_POSITIONS,
@@ -51,7 +50,7 @@ class Predicting(Loaded):
 
     def predict_stream(
         self,
-        texts: Iterable[str | Path | Sequence[str]],
+        texts: Iterable[Example],
         *,
         window: int | None = None,
         workers: int | None = None,

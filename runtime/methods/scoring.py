@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar
 
 from xformc.errors import UserError
@@ -10,6 +9,7 @@ from xformc.format.tasks import TASKS
 from xformc.runtime.job import Job, as_it_is, paired
 from xformc.runtime.methods.translating import Translating
 from xformc.runtime.options import SearchArguments
+from xformc.runtime.predict import Example
 from xformc.runtime.rows import Row
 from xformc.runtime.score import Given, encode_given, require_scores, score_rows, tokens_read
 from xformc.runtime.searching.choose import WEIGHT, Pool, reranking, with_hypotheses
@@ -27,7 +27,7 @@ class Scoring(Translating):
 
     def score(
         self,
-        texts: Sequence[str | Path | Sequence[str] | Sequence[int]] | Mapping[str, Any],
+        texts: Sequence[Example | Sequence[int]] | Mapping[str, Any],
         targets: Iterable[Prefix] | None = None,
         *,
         workers: int | None = None,
@@ -66,7 +66,7 @@ class Scoring(Translating):
 
     def score_stream(  # noqa: PLR0913 (each is an option)
         self,
-        texts: Iterable[str | Path | Sequence[str] | Sequence[int]],
+        texts: Iterable[Example | Sequence[int]],
         targets: Iterable[Prefix] | None = None,
         *,
         window: int | None = None,
@@ -95,7 +95,7 @@ class Scoring(Translating):
 
     def rerank(
         self,
-        texts: Sequence[str | Path | Sequence[str]] | Mapping[str, Any],
+        texts: Sequence[Example] | Mapping[str, Any],
         hypotheses: Iterable[Sequence[Hypothesis]],
         *,
         weight: float = WEIGHT,
@@ -122,7 +122,7 @@ class Scoring(Translating):
 
     def rerank_stream(
         self,
-        texts: Iterable[str | Path | Sequence[str]],
+        texts: Iterable[Example],
         hypotheses: Iterable[Sequence[Hypothesis]],
         *,
         weight: float = WEIGHT,

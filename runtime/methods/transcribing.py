@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, TypeVar, Unpack, cast
 
 import numpy as np
@@ -15,6 +14,7 @@ from xformc.runtime.generation.sampling import MAX_SAMPLES, WritingArguments, re
 from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.methods.loaded import Loaded, with_own
 from xformc.runtime.options import checked_integer
+from xformc.runtime.predict import Example
 from xformc.runtime.rows import Row
 from xformc.runtime.score import with_token_scores
 from xformc.runtime.searching.choose import sampling
@@ -32,7 +32,7 @@ class Transcribing(Loaded):
 
     def transcribe(  # noqa: PLR0913 (each is an option)
         self,
-        examples: Sequence[str | Path | Sequence[str]] | Mapping[str, Any],
+        examples: Sequence[Example] | Mapping[str, Any],
         *,
         prefixes: str | Iterable[Prefix] | None = None,
         workers: int | None = None,
@@ -86,7 +86,7 @@ class Transcribing(Loaded):
 
     def transcribe_stream(  # noqa: PLR0913 (each is an option)
         self,
-        texts: Iterable[str | Path | Sequence[str]],
+        texts: Iterable[Example],
         *,
         prefixes: str | Iterable[Prefix] | None = None,
         window: int | None = None,

@@ -81,8 +81,6 @@ TRANSLATIONS = [
     ("MT5", {**T5, "eos_token_id": 1, "d_kv": 12}),
 ]
 
-SCALES = {"embedding_multiplier": 12.0, "attention_multiplier": 0.2, "residual_multiplier": 0.3, "logits_scaling": 8.0}
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "rope_theta": 1e4}
 FAR = {
     "full_attention": {**YARN, "attention_factor": 1.3},
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e5},
