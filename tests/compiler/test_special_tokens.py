@@ -101,6 +101,42 @@ def test_wrong_special_tokens_are_reported(tmp_path: Path, special: str, message
     assert message in problems(tmp_path, TRANSLATION, special)
 
 
+def write_inputs(folder: Path, source: str, target: str) -> Spec:
+    """A translation whose inputs have these special tokens beside the spec's, which are LAST."""
+    tokens = "tokens: vocabulary, special_tokens"
+    inputs = f"inputs: {{source: {{{tokens}: {source}}}, target: {{{tokens}: {target}}}}}\n"
+    return write_spec(folder, TRANSLATION + inputs, LAST)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_input_has_special_tokens_of_its_own(tmp_path: Path, target: str) -> None:
+    spec = write_inputs(tmp_path, "{begin: none, end: 12}", "{begin: 12}")
+    source, written = SpecialTokens(49, 1, None, (12,)), SpecialTokens(49, 1, 12, (0,))
+    assert [item.special for item in spec.inputs.values()] == [source, written]
+    (tmp_path / "resolved.yaml").write_text(spec.resolved_yaml())
+    assert load_spec(tmp_path / "resolved.yaml").inputs == spec.inputs
+    build(tmp_path / "spec.yaml", tmp_path / "engine", target)
+    engine = xformc.load(tmp_path / "engine", device="cpu", threads=1)
+    assert [item.special for item in engine.manifest.inputs.values()] == [source, written]
+    assert 49 not in engine.search([[5, 8, 12]], max_length_offset=4).text(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "message"),
+    [
+        ("{end: 50}", "{}", "the special token 50 is not in the vocabulary of 'source', which has 50"),
+        ("{end: 49}", "{}", "padding cannot be an end token, 49"),
+        ("{}", "{begin: none}", "translation needs a begin token; only a language_model may have none"),
+        ("{pad: none}", "{}", "translation needs padding; only a language_model may have none"),
+        ("{bos: 1}", "{}", "unknown key 'bos'"),
+    ],
+)
+def test_wrong_special_tokens_of_an_input_are_reported(tmp_path: Path, source: str, target: str, message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        write_inputs(tmp_path, source, target)
+    assert message in [problem.message for problem in caught.value.problems]
+
+
 def test_padding_that_a_model_needs_is_reported(tmp_path: Path) -> None:
     base = f"extends: text_classifier\n{SIZES}}}\n"
     spec = write_spec(tmp_path, base, "{pad: none}")

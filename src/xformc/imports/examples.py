@@ -96,7 +96,9 @@ def _questions(folder: Path, spec: Spec, generator: torch.Generator) -> Examples
     The first token of the answer is the last one of the question, given again, which theirs have once.
     """
     image, question, answer = spec.inputs.values()
-    images, patch = _images(folder, image, generator), int(str(read_config(folder)["image_token_index"]))
+    images, patch = _images(folder, image, generator), read_config(folder).get("image_token_index")
+    if not isinstance(patch, int):
+        raise UserError("config.json has no image_token_index, the token of a patch", place=str(folder))
     asked, said = (_random_tokens(item, LENGTH // 4, generator) for item in (question, answer))
     for tokens in (asked, said):
         tokens[tokens == patch] = question.special.last

@@ -16,7 +16,7 @@ from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.graph.rules import Hidden, RuleError, hidden
 from xformc.compiler.ops.reduction import FUNCTIONS, CumulativeSum, Reduce
 from xformc.compiler.passes.step import derive_step
-from xformc.compiler.spec import SpecError
+from xformc.compiler.spec import SpecError, load_spec
 
 MASKED_CASE = (("a", "t", "h"), ("a", "t"))
 CASES = {
@@ -149,3 +149,32 @@ def test_mask_of_another_axis_is_refused() -> None:
     case = Case(Reduce("sum", "t"), (("a", "t"), ("a",)), dtypes=("float32", "bool"))
     with pytest.raises(RuleError, match=r"the mask bool\[a\] must be bool, with the axis t"):
         one_op(case, {"a": 1, "t": 1})
+
+
+SHARED = """
+task: classification
+sizes: {features: 2, labels: 2}
+inputs: {frames: {vectors: features}}
+model:
+  label:
+    from: frames
+    do:
+      place: {position: {from: x}}
+      found: STEP
+      ones: {constant: {axes: labels, value: 1}}
+      label: {times: {from: ones, by: found}}
+train: {schedule: {kind: constant, peak: 0.1}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"), [("max", [3, 1]), ("mean", [1.5, 0.5]), ("last", [3, 1]), ("[softmax: positions, max]", None)]
+)
+def test_what_examples_share_has_the_padding_of_each(tmp_path: Path, step: str, expected: list[float] | None) -> None:
+    (tmp_path / "model.yaml").write_text(SHARED.replace("STEP", step))
+    module = TorchModule(load_spec(tmp_path / "model.yaml").graph())
+    real = torch.tensor([[True] * 4, [True, True, False, False]])
+    found = module(torch.zeros(2, 4, 2), real)
+    if expected is None:  # the largest weight of softmax over 0, 1, .., n - 1
+        expected = [float(torch.arange(n, dtype=torch.float32).softmax(0).max()) for n in (4, 2)]
+    np.testing.assert_allclose(found, np.repeat(np.array(expected)[:, None], 2, 1), rtol=1e-6)

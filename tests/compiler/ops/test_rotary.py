@@ -17,6 +17,7 @@ from steps import assert_steps_are_the_training_form, language_graph
 
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.graph import text
+from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.fused_attention import Attention
 from xformc.compiler.ops.rotary import FUNCTIONS, Angles, Rotate
 from xformc.compiler.spec import SpecError
@@ -200,20 +201,39 @@ ROPES = [
 ]
 
 
-@pytest.mark.parametrize("rope", ROPES)
-def test_rotated_attention_is_fused_and_its_own_step(tmp_path: Path, rope: str) -> None:
-    steps = f"""{{query: {{linear: [heads, d_k]}}, key: {{linear: {{from: x, to: [heads, d_k]}}}},
+def attention_graph(folder: Path, rope: str) -> Graph:
+    places = "place: position, " if "at:" in rope else ""
+    places += "later: {shift: 7}, " if "later" in rope else ""
+    steps = f"""{{{places}query: {{linear: {{from: x, to: [heads, d_k]}}}},
+      key: {{linear: {{from: x, to: [heads, d_k]}}}},
       turned: {{rope: {rope[:-1]}, from: query}}}}, seen: {{rope: {rope[:-1]}, from: key}}}}, keys: as_keys,
       values: {{as_keys: {{from: key}}}}, scores: {{contract: {{from: turned, by: keys, over: d_k}}}},
       hidden: {{mask: {{causal: true}}}}, weights: {{softmax: keys}}, mixed: {{contract: {{by: values, over: keys}}}},
       output: {{linear: {{over: [heads, d_k], to: d_model}}}}}}"""
-    graph = language_graph(tmp_path, " ".join(steps.split()), "heads: 2, d_k: 4")
+    return language_graph(folder, " ".join(steps.split()), "heads: 2, d_k: 4")
+
+
+@pytest.mark.parametrize("rope", [*ROPES, "{halves: true, at: place}", "{at: later}"])
+def test_rotated_attention_is_fused_and_its_own_step(tmp_path: Path, rope: str) -> None:
+    graph = attention_graph(tmp_path, rope)
     assert [node.op.kind for node in graph.nodes if isinstance(node.op, Attention)] == ["attention"]
     assert text.parse(text.format(graph)) == graph
     assert_steps_are_the_training_form(graph, tmp_path)
 
 
+def test_given_positions_rotate_as_they_say(tmp_path: Path) -> None:
+    """Those of the vectors change nothing, nor do later ones of queries and keys alike."""
+    ids = torch.randint(4, 9, (2, 6), generator=torch.Generator().manual_seed(1))
+    ropes = ("{base: 500}", "{base: 500, at: place}", "{base: 500, at: later}", "{base: 600, at: place}")
+    usual, same, later, other = (TorchModule(attention_graph(tmp_path, rope), seed=3).eval()(ids) for rope in ropes)
+    assert torch.equal(usual, same)
+    torch.testing.assert_close(later, usual, rtol=0, atol=1e-5)
+    assert (other - usual).abs().max() > 1e-4
+
+
 REFUSED = {
+    "{at: x}": "'at' needs numbers with axes of start: float32[batch, text, d_model=6], found start: float32[batch, "
+    "text, d_model=6]",
     "{base: 1}": "the base must be greater than 1 and at most 1e+15, found 1",
     "{part: 3}": "part must be an even number from 2 to d_model=6, found 3",
     "{part: 8}": "part must be an even number from 2 to d_model=6, found 8",
