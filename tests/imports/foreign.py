@@ -106,9 +106,7 @@ ETTIN = {
     "bos_token_id": 1,
     "eos_token_id": 2,
 }
-VIT = {
-    "model_type": "vit",
-    "architectures": ["ViTForImageClassification"],
+SIGHT = {
     "num_hidden_layers": 1,
     "hidden_size": 8,
     "intermediate_size": 12,
@@ -116,6 +114,7 @@ VIT = {
     "image_size": 8,
     "patch_size": 4,
 }
+VIT = {**SIGHT, "model_type": "vit", "architectures": ["ViTForImageClassification"]}
 DINO = {key: value for key, value in VIT.items() if key != "intermediate_size"}
 MOE = {**LLAMA, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6}
 DEEPSEEK = {
@@ -357,25 +356,8 @@ FAMILIES = {
     "paligemma": {
         "model_type": "paligemma",
         "architectures": ["PaliGemmaForConditionalGeneration"],
-        "text_config": {
-            "model_type": "gemma",
-            "num_hidden_layers": 2,
-            "hidden_size": 8,
-            "intermediate_size": 12,
-            "num_attention_heads": 2,
-            "num_key_value_heads": 1,
-            "head_dim": 4,
-            "vocab_size": 120,
-        },
-        "vision_config": {
-            "model_type": "siglip_vision_model",
-            "num_hidden_layers": 1,
-            "hidden_size": 8,
-            "intermediate_size": 12,
-            "num_attention_heads": 2,
-            "image_size": 8,
-            "patch_size": 4,
-        },
+        "text_config": {**LLAMA, "model_type": "gemma", "head_dim": 4, "vocab_size": 120},
+        "vision_config": {**SIGHT, "model_type": "siglip_vision_model"},
     },
 }
 """A small config of each shipped family."""

@@ -25,7 +25,6 @@ from benchmarks.zoo.tasks import (
     orders,
     pronouns,
     quality,
-    questions,
     shapes,
     speech,
     spoken,
@@ -64,7 +63,7 @@ SPLITS = ("train", "valid", "test")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Every task's folder, made when it is asked for; with fewer examples to train on if drawing them takes long."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (numbers, quality, questions, shapes, speech):
+        for module in (numbers, quality, shapes, speech):
             patch.setattr(module, "TRAIN", 1_000)
         fewer = replace(listops.LONG, train=10_000)
         patch.setitem(TASKS, "listops_long", partial(listops.write, difficulty=fewer))

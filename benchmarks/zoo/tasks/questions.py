@@ -4,15 +4,13 @@ The images are those of `shapes`, and those of the test data show what no image 
 does not see the image answers 0.19 of the questions, one that does not read the question at most 0.17.
 """
 
-from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.zoo.tasks.shapes import COLOURS, COLUMNS, FORMS, HELD_OUT, RADII, ROWS, image
-from benchmarks.zoo.tasks.splits import TEST, VALID, write_arrays
+from benchmarks.zoo.tasks.shapes import image, shown
+from benchmarks.zoo.tasks.splits import write_arrays
 
-TRAIN = 6_000
 QUESTIONS = {
     "which colour": "{1}",
     "which form": "{2}",
@@ -26,13 +24,10 @@ QUESTIONS = {
 
 def write(folder: Path, seed: int) -> None:
     """Write train.npz, valid.npz and test.npz: image float32 [n, 24, 24, 3] from 0 to 1, texts question and answer."""
-    random, every = np.random.default_rng(seed), list(product(RADII, COLOURS, FORMS, ROWS, COLUMNS))
-    order, asked = random.permutation(len(every)), list(QUESTIONS)
-    kinds = {"train": order[HELD_OUT:], "valid": order[:HELD_OUT], "test": order[:HELD_OUT]}
+    random, asked = np.random.default_rng(seed), list(QUESTIONS)
     splits: dict[str, dict[str, np.ndarray]] = {}
-    for name, count in (("train", TRAIN), ("valid", VALID), ("test", TEST)):
-        chosen = [every[index] for index in random.choice(kinds[name], count)]
-        questions = [asked[index] for index in random.integers(len(asked), size=count)]
+    for name, chosen in shown(random):
+        questions = [asked[index] for index in random.integers(len(asked), size=len(chosen))]
         splits[name] = {
             "image": np.stack([image(random, *what) for what in chosen]),
             "question": np.array(questions),

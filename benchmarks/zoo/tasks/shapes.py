@@ -6,6 +6,7 @@ the caption of the nearest training image is never right. A model that does not 
 one that cannot tell the forms, or the colours, 1 of 4.
 """
 
+from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
@@ -26,15 +27,21 @@ HELD_OUT = 60
 
 def write(folder: Path, seed: int) -> None:
     """Write train.npz, valid.npz and test.npz: image float32 [n, 24, 24, 3] from 0 to 1, caption: text [n]."""
-    random, every = np.random.default_rng(seed), list(product(RADII, COLOURS, FORMS, ROWS, COLUMNS))
-    order = random.permutation(len(every))
-    kinds = {"train": order[HELD_OUT:], "valid": order[:HELD_OUT], "test": order[:HELD_OUT]}
+    random = np.random.default_rng(seed)
     splits: dict[str, dict[str, np.ndarray]] = {}
-    for name, count in (("train", TRAIN), ("valid", VALID), ("test", TEST)):
-        chosen = [every[index] for index in random.choice(kinds[name], count)]
+    for name, chosen in shown(random):
         images = [image(random, *what) for what in chosen]
         splits[name] = {"image": np.stack(images), "caption": np.array([CAPTION.format(*what) for what in chosen])}
     write_arrays(folder, splits)
+
+
+def shown(random: np.random.Generator) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+    """The splits, each with what its images show: size, colour, form, row and column of a shape."""
+    every = list(product(RADII, COLOURS, FORMS, ROWS, COLUMNS))
+    order = random.permutation(len(every))
+    kinds = {"train": order[HELD_OUT:], "valid": order[:HELD_OUT], "test": order[:HELD_OUT]}
+    for name, count in (("train", TRAIN), ("valid", VALID), ("test", TEST)):
+        yield name, [every[index] for index in random.choice(kinds[name], count)]
 
 
 def image(random: np.random.Generator, size: str, colour: str, form: str, row: str, column: str) -> np.ndarray:

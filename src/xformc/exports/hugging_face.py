@@ -11,6 +11,7 @@ from xformc.compiler.spec.tree import Plain, Scalar, write_yaml
 from xformc.errors import UserError
 from xformc.exports.card import CARD, Card, checked_licence
 from xformc.exports.compare import differences
+from xformc.exports.observe import special_of
 from xformc.exports.solve import solve
 from xformc.exports.source import Source, read_source
 from xformc.exports.tensors import Format, foreign_tensors, rounded
@@ -208,9 +209,8 @@ def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str,
 
 
 def _special_ids(spec: Spec) -> dict[str, Scalar]:
-    """The special tokens of the written text, or else of the first one, under the names of a config."""
-    texts = {name: item.special for name, item in spec.inputs.items() if item.kind == "tokens"}
-    special = texts.get(str(spec.written), next(iter(texts.values()), None))
+    """The special tokens under the names of a config."""
+    special = special_of(spec)
     if special is None:
         return {}
     ends: dict[str, Scalar] = {f"eos_token_id.{index}": one for index, one in enumerate(special.end)}

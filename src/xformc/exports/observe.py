@@ -8,6 +8,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.expressions import ExpressionError, parse_expression
 from xformc.compiler.spec.special_tokens import NONE
 from xformc.compiler.spec.tree import Plain, Tree
+from xformc.format.tokens import SpecialTokens
 
 _DEPTH = {"blocks": 2, "inputs": 2, "results": 3, "model": 3, "tie": 1, "special_tokens": 2}
 """The depth at which values of a section are compared as a whole."""
@@ -42,8 +43,14 @@ def observed(spec: Spec, path: Path) -> Plain:
     return None if found is None else found.plain()
 
 
+def special_of(spec: Spec) -> SpecialTokens | None:
+    """The special tokens of the written text, or else of the first one; None if there is no text."""
+    texts = {name: item.special for name, item in spec.inputs.items() if item.kind == "tokens"}
+    return texts.get(str(spec.written), next(iter(texts.values()), None))
+
+
 def _special(spec: Spec, key: str) -> Plain:
-    special = next((item.special for item in spec.inputs.values() if item.kind == "tokens"), None)
+    special = special_of(spec)
     if special is None:
         return None
     if key == "end":

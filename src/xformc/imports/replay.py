@@ -69,14 +69,19 @@ def replay(folder: Path, spec: Spec, arrays: Mapping[str, Array], order: Sequenc
         found = found[:, : expected.shape[1]]
     if found.shape != expected.shape:
         raise UserError(f"the origin has logits {list(expected.shape)}, the spec {list(found.shape)}")
-    seen = examples.seen
-    if seen is not None and spec.written is None and _reads_padding(origin, examples, folder, given):
-        whole = seen.all(1)
-        found, expected, seen = found[whole], expected[whole], seen[whole]
-    if seen is not None and found.shape[:2] == seen.shape and spec.written is None:
+    seen = examples.seen if spec.written is None else None
+    compared = _compared(examples.words, found, expected, seen)
+    if compared.passed or seen is None or not _reads_padding(origin, examples, folder, given):
+        return compared
+    whole = seen.all(1)
+    return _compared(examples.words, found[whole], expected[whole], seen[whole])
+
+
+def _compared(words: str, found: torch.Tensor, expected: torch.Tensor, seen: torch.Tensor | None) -> Replay:
+    """The comparison of these values, at the positions that are no padding if each position has one."""
+    if seen is not None and found.shape[:2] == seen.shape:
         found, expected = found[seen], expected[seen]
-    difference = (found - expected).abs().max()
-    return Replay(examples.words, float(difference), float(expected.std()))
+    return Replay(words, float((found - expected).abs().max()), float(expected.std()))
 
 
 def _expected(origin: Any, examples: Examples, folder: Path) -> torch.Tensor:
