@@ -40,25 +40,13 @@ from xformc.compiler.spec.problems import Problem
 from xformc.errors import UserError
 from xformc.files import atomic_directory, writing
 from xformc.format.inputs import Input
-from xformc.format.manifest import (
-    FORMAT,
-    OF_TEXT_FORMAT,
-    RESULTS_FORMAT,
-    TASK_FORMAT,
-    TOKENS_FORMAT,
-    Calibration,
-    manifest_checksum,
-    record_file,
-    recorded,
-)
+from xformc.format.manifest import FORMAT, Calibration, manifest_checksum, record_file, recorded
 from xformc.format.names import CERTIFICATE, IMPORTED, MANIFEST, MODEL, SPEC
 from xformc.format.operators import OPERATORS
 from xformc.format.precision import Caches, Precision
-from xformc.format.reader import TOKENS
 from xformc.format.results import Result, of_text
 from xformc.format.search_options import EDITS, OPTIONS
-from xformc.format.targets import TRAITS, Target
-from xformc.format.tasks import NAMED
+from xformc.format.targets import BUILD_FOR_CPUS, TRAITS, Target
 from xformc.format.tokens import SPECIAL
 from xformc.runtime.library import library_for
 from xformc.runtime.text.tokenizer import open_vocabulary
@@ -143,7 +131,7 @@ def build_program(  # noqa: PLR0913 (each is a part of an engine)
     _check_prefix(program)
     if shortlist is not None:
         program = _with_shortlist(program, shortlist)
-    _open_vocabularys(program, tokenizers or {})
+    _open_vocabularies(program, tokenizers or {})
     build_plans = None if plans is None else plan_writer(program, default, plans, progress)
     named = _named_results(program, labels)
     module = TorchModule(program.graph, seed=spec.train.seed).eval()
@@ -183,24 +171,19 @@ def _check_fixed(program: Program) -> None:
     decode, samples = program.spec.decode, program.decoding == "sample"
     options = EDITS if samples else OPTIONS
     given = added(decode.sample if samples else decode, options)
-    for option in options:
-        if option.absent is not None and given[option.name] != option.absent:
-            way = "sampling" if samples else "search"
-            message = f"--target {program.target} has no {way} with a {option.name}, which decode sets"
-            raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
-    if decode.coverage is not None and not samples:
-        message = f"--target {program.target} has no search with coverage, which decode sets"
-        raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
-    beside = {"prefix": program.prefix, "suppress_first": program.suppress_first}
-    for name in (name for name, tokens in beside.items() if tokens):
-        message = f"--target {program.target} has no search with a {name}, which decode sets"
-        raise UserError(message, hint="remove it, or build with --target native, cpu or portable")
+    found = {option.name: option.absent is not None and given[option.name] != option.absent for option in options}
+    found |= {"coverage": decode.coverage is not None and not samples}
+    found |= {"prefix": bool(program.prefix), "suppress_first": bool(program.suppress_first)}
+    for name in (name for name, there in found.items() if there):
+        way = "sampling" if samples else "search"
+        message = f"--target {program.target} has no {way} with decode.{name}"
+        raise UserError(message, hint=f"remove it, or {BUILD_FOR_CPUS}")
     refused = {item.name: "the search of CTC" for item in program.spec.results if item.kind == "ctc"}
     if program.traits.plans:
         refused |= dict.fromkeys(of_text(program.results), "a result that depends on the written text")
     for name, what in refused.items():
         message = f"--target {program.target} has no way for {name}, {what}, beside a written text"
-        raise UserError(message, hint="build with --target native, cpu or portable")
+        raise UserError(message, hint=BUILD_FOR_CPUS)
 
 
 def _check_caches(program: Program, *, given: bool) -> None:
@@ -236,13 +219,13 @@ def _with_shortlist(program: Program, path: Path) -> Program:
     if program.task != "translation" or program.times is not None or program.inputs[SOURCE].kind != "tokens":
         raise UserError("--shortlist is for models that translate one text", hint="leave it out")
     if program.traits.fixed:
-        hint = "leave it out, or build with --target native, cpu or portable"
+        hint = f"leave it out, or {BUILD_FOR_CPUS}"
         raise UserError(f"--shortlist: --target {program.target} has no search with a shortlist", hint=hint)
     source, written = program.inputs[SOURCE], program.inputs[str(program.written)]
     return replace(program, shortlist=read_shortlist(path).fitted(source, written, str(path)))
 
 
-def _open_vocabularys(program: Program, tokenizers: Mapping[str, Path]) -> None:
+def _open_vocabularies(program: Program, tokenizers: Mapping[str, Path]) -> None:
     """Open each tokenizer, as the engine will. Raises: UserError for one that does not fit, or belongs to nothing."""
     sizes = {name: (item.pieces, item.special) for name, item in program.inputs.items() if item.kind == "tokens"}
     sizes |= {name: (result.width, SPECIAL) for name, result in program.results.items() if KINDS[result.kind].tokenized}
@@ -408,7 +391,7 @@ def _manifest(
 ) -> dict[str, Any]:
     inputs = {name: replace(item, tokenizer=tokenizers.get(name)) for name, item in program.inputs.items()}
     return {
-        "format": _format(program),
+        "format": FORMAT,
         "xformc": __version__,
         "name": program.spec.name,
         "task": program.task,
@@ -416,9 +399,8 @@ def _manifest(
         **({"operators": OPERATORS} if program.traits.kernels else {}),
         "precision": "float32",
         **({} if program.caches == "auto" else {"caches": program.caches}),
-        **({} if _has_own_tokens(program) else {"tokens": TOKENS}),
-        "inputs": {name: _input(item, program) for name, item in inputs.items()},
-        **(_of_task(results) if program.task in NAMED else {"results": _declared(results, tokenizers)}),
+        "inputs": {name: _input(item) for name, item in inputs.items()},
+        "results": {name: asdict(_with_file(name, result, tokenizers)) for name, result in results.items()},
         "defaults": program.defaults,
         **({} if program.beams is None else {"beams": recorded(program.beams)}),
         **({"controls": list(program.controls)} if program.controls else {}),
@@ -431,43 +413,13 @@ def _manifest(
     }
 
 
-def _format(program: Program) -> int:
-    """The oldest format that has what the engine needs, so that older runtimes read it."""
-    if not all(item.special.ends for item in program.inputs.values()):
-        return FORMAT
-    if _has_own_tokens(program):
-        return TOKENS_FORMAT
-    if program.task in NAMED:
-        return TASK_FORMAT
-    return RESULTS_FORMAT if program.of_text is None else OF_TEXT_FORMAT
-
-
-def _has_own_tokens(program: Program) -> bool:
-    """Whether an input of tokens has special tokens other than the usual ones."""
-    return any(item.special != SPECIAL for item in program.inputs.values())
-
-
-def _input(item: Input, program: Program) -> dict[str, Any]:
+def _input(item: Input) -> dict[str, Any]:
     """The input as engine.json has it."""
     record = asdict(item)
     special = record.pop("special")
-    if item.special.ends:
-        del special["ends"]
-    return {**record, "special_tokens": special} if item.kind == "tokens" and _has_own_tokens(program) else record
+    return {**record, "special_tokens": special} if item.kind == "tokens" else record
 
 
-def _of_task(results: Mapping[str, Result]) -> dict[str, Any]:
-    """The only result as format 3 records it, so that older runtimes read engines of its four tasks."""
-    (result,) = results.values()
-    labelled = result.labels is not None
-    return {"labels": result.labels, "positions": result.positions if labelled else None}
-
-
-def _declared(results: Mapping[str, Result], tokenizers: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, result in results.items():
-        file = tokenizers.get(name) if KINDS[result.kind].tokenized else None
-        found[name] = asdict(replace(result, tokenizer=file))
-        if result.of is None:
-            del found[name]["of"]
-    return found
+def _with_file(name: str, result: Result, tokenizers: Mapping[str, str]) -> Result:
+    """The result with the file of its tokenizer, if its kind has one."""
+    return replace(result, tokenizer=tokenizers.get(name) if KINDS[result.kind].tokenized else None)

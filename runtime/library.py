@@ -14,9 +14,9 @@ from pathlib import Path
 
 from xformc import __version__
 from xformc.errors import UserError
-from xformc.format.manifest import Manifest
+from xformc.format.manifest import OTHER_VERSION, Manifest
 from xformc.format.names import MANIFEST
-from xformc.format.operators import OLDEST_OPERATORS, OPERATORS
+from xformc.format.operators import OPERATORS
 from xformc.format.targets import Target, TargetWord
 
 SOURCES = Path(__file__).parent
@@ -100,20 +100,16 @@ def library_for(model: str) -> Library:
 
 
 def check_operators(engine: Path, manifest: Manifest) -> None:
-    """Check that this xformc has the version of the operators that the engine needs, or a later one that serves it.
-
-    An engine that does not record a version passes.
+    """Check that this xformc has the version of the operators that the engine needs, if it needs any.
 
     Raises: UserError if it needs another version.
     """
-    needed = manifest.operators
-    if needed is None or OLDEST_OPERATORS <= needed <= OPERATORS:
+    if manifest.operators in (None, OPERATORS):
         return
-    upgrade = "upgrade xformc: pip install --upgrade xformc; then build its kernels with `xformc kernels`"
     raise UserError(
-        f"this engine needs version {needed} of xformc's operators; this xformc has version {OPERATORS}",
+        f"this engine needs version {manifest.operators} of xformc's operators; this xformc has version {OPERATORS}",
         place=str(engine / MANIFEST),
-        hint=upgrade if needed > OPERATORS else "rebuild the engine with `xformc build`",
+        hint=OTHER_VERSION,
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.inputs import USUAL, Vocabularies
-from xformc.format.interfaces import OLD_NAMES, Interface
+from xformc.format.interfaces import Interface
 from xformc.format.names import MODEL
 from xformc.format.targets import Target
 from xformc.runtime.devices.fixed_shapes import FixedShapes
@@ -37,30 +37,20 @@ class WholeModel:
         self._place, self._interface = str(path), interface
         count = max(1, thread_count(threads) - workers + 1)
         self._session = open_model(path, count, target, providers=providers)
-        self._old_names, self._ranks = self._find_old_names(), ranks_of(self._session)
+        self._ranks = ranks_of(self._session)
         self._check_interface()
 
     def run(self, feeds: Arrays, options: Any) -> Sequence[NDArray[Any]]:
         """See `Executor`."""
-        named = with_rows(feeds, self._ranks)
-        if self._old_names:
-            named = {self._old_names.get(name, name): array for name, array in named.items()}
-        return self._session.run(self._interface.outputs, named, options)
-
-    def _find_old_names(self) -> dict[str, str]:
-        """Return the older names of this model's inputs, by current name."""
-        values = (*self._session.get_inputs(), *self._session.get_overridable_initializers())
-        there = {value.name for value in values}
-        return {name: old for name, old in OLD_NAMES.items() if name not in there and old in there}
+        return self._session.run(self._interface.outputs, with_rows(feeds, self._ranks), options)
 
     def _check_interface(self) -> None:
         optional = {value.name for value in self._session.get_overridable_initializers()}
         inputs = {value.name for value in self._session.get_inputs()}
         outputs = {value.name for value in self._session.get_outputs()}
-        names = [self._old_names.get(name, name) for name in self._interface.inputs]
-        missing = [name for name in names if name not in inputs | optional]
+        missing = [name for name in self._interface.inputs if name not in inputs | optional]
         missing += [name for name in self._interface.outputs if name not in outputs]
-        strange = sorted(inputs - set(names))
+        strange = sorted(inputs - set(self._interface.inputs))
         if missing or strange:
             problem = [f"it lacks {', '.join(missing)}"] * bool(missing)
             problem += [f"it needs {', '.join(strange)}"] * bool(strange)

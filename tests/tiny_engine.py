@@ -6,13 +6,16 @@ search, so that the runtime around a model can be tested without the compiler.
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import sentencepiece
 from onnx import TensorProto, helper, numpy_helper
 
+from xformc.format.interfaces import PROBABILITIES, RESULTS
 from xformc.format.manifest import manifest_checksum
 
 SENTENCES = [
@@ -38,10 +41,9 @@ def make_engine(directory: Path, model: onnx.ModelProto | None = None) -> Path:
     (directory / "certificate.json").write_text(json.dumps(_CERTIFICATE))
     (directory / "spec.yaml").write_text("name: copy\n")
     manifest: dict[str, object] = {
-        "format": 3, "xformc": "0.1.0", "name": "copy", "task": "translation", "target": "portable",
-        "precision": "float32", "tokens": {"pad": 0, "unknown": 1, "begin": 2, "end": 3},
-        "inputs": {"source": text_input(size), "target": text_input(size)},
-        "labels": None, "positions": None, "defaults": DEFAULTS, "parameters": 0, "weights": "trained",
+        "format": 1, "xformc": "0.1.0", "name": "copy", "task": "translation", "target": "portable",
+        "precision": "float32", "inputs": {"source": text_input(size), "target": text_input(size)},
+        "results": written("target", size), "defaults": DEFAULTS, "parameters": 0, "weights": "trained",
     }  # fmt: skip
     write_manifest(directory, manifest)
     return directory
@@ -49,8 +51,29 @@ def make_engine(directory: Path, model: onnx.ModelProto | None = None) -> Path:
 
 def text_input(size: int) -> dict[str, object]:
     """An input of tokens in engine.json."""
-    nothing = {"axes": {}, "of": None, "longest": None}
-    return {"kind": "tokens", "vocabulary": size, **nothing, "tokenizer": "tokenizer.model"}
+    special = {"pad": 0, "unknown": 1, "begin": 2, "end": [3], "ends": True}
+    nothing = {"axes": {}, "of": None, "longest": None, "rate": None}
+    return {"kind": "tokens", "vocabulary": size, **nothing, "tokenizer": "tokenizer.model", "special_tokens": special}
+
+
+def result(kind: str, *outputs: str, **others: Any) -> dict[str, object]:
+    """A result in engine.json."""
+    return {
+        "kind": kind, "axes": {}, "positions": None, "labels": None, "settings": {}, "outputs": list(outputs),
+        "tokenizer": None, "of": None, **others,
+    }  # fmt: skip
+
+
+def written(name: str, size: int) -> dict[str, dict[str, object]]:
+    """The results of an engine that writes the input `name` of so many tokens, and gives nothing else."""
+    return {name: result("text", *RESULTS, axes={"vocabulary": size}, positions=name)}
+
+
+def labelled(labels: Sequence[str], positions: str | None = None) -> dict[str, dict[str, object]]:
+    """The results of an engine of tagging or classification."""
+    axes, settings = {"labels": len(labels)}, {"several": False, "each": "word"}
+    named = {"axes": axes, "positions": positions, "labels": list(labels), "settings": settings}
+    return {"labels": result("labels", PROBABILITIES, **named)}
 
 
 def write_manifest(directory: Path, manifest: dict[str, object]) -> None:

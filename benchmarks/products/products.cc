@@ -79,7 +79,7 @@ int main(int, char** arguments) {
   const int most = std::atoi(arguments[1]);
   const double seconds = std::atof(arguments[2]);
   const std::pair<const char*, Precision> precisions[] = {{"float32", Precision::float32},
-                                                          {"bfloat16", Precision::bfloat16_pairs},
+                                                          {"bfloat16", Precision::bfloat16},
                                                           {"int16", Precision::int16},
                                                           {"int8", Precision::int8},
                                                           {"int4", Precision::int4}};

@@ -15,7 +15,6 @@ from xformc.compiler.ops.layout import emit_aligned
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm, with_gain
 from xformc.compiler.ops.positions import At
 from xformc.compiler.ops.rotary import Rotate, emit_rotation
-from xformc.compiler.quantize.formats import FORMATS
 from xformc.format.operators import DOMAIN
 
 ACTIVATIONS = frozenset({"relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"})
@@ -282,7 +281,7 @@ def emit_vocabulary(onnx: OnnxEmitter, project: Node) -> Vocabulary:
 
 def _kernel(weight: Weight) -> str:
     """The precision of a weight, as the kernels call it."""
-    return "screened" if weight.layout == "screened" else FORMATS[weight.precision].kernel or weight.precision
+    return "screened" if weight.layout == "screened" else weight.precision
 
 
 def _matrix(weight: Weight) -> tuple[str, ...]:

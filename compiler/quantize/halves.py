@@ -169,7 +169,7 @@ class Float16(Half):
 class BFloat16(Half):
     """The upper half of a float32."""
 
-    precision, kernel = "bfloat16", "bfloat16_pairs"
+    precision = "bfloat16"
     element, bits, rounds_on_cpus, coarse = Element.BFLOAT16, 7, True, True
     layouts: ClassVar[Layouts] = {
         "rows": row_layout(Element.BFLOAT16, to_bfloat16, from_bfloat16),

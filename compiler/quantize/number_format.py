@@ -65,7 +65,7 @@ class NumberFormat(ABC):
     uses standard operators. grid: the numbers of quantized inputs, if its matrix products can be calibrated;
     `calibrated_only` if they must be. emulated: ONNX Runtime has no such products on CPUs, so certificates emulate
     them. coarse: its products are much less precise than float16, so attention may store keys and values computed by
-    them in float16. kernel: the name of its panels in docs/kernels.md, if not its own.
+    them in float16.
     """
 
     precision: ClassVar[Precision]
@@ -74,7 +74,6 @@ class NumberFormat(ABC):
     calibrated_only: ClassVar[bool] = False
     emulated: ClassVar[bool] = False
     coarse: ClassVar[bool] = False
-    kernel: ClassVar[str | None] = None
 
     def check(self, matrix: Floats, path: str) -> None:
         """Raises: UserError if the format cannot represent a parameter's numbers."""

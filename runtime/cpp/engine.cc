@@ -87,10 +87,10 @@ std::string function_of(const std::string& task) {
 
 void check_operators(const std::string& place, const Manifest& manifest) {
   const int64_t needed = manifest.operators.value_or(OPERATORS);
-  if (OLDEST_OPERATORS <= needed && needed <= OPERATORS) return;
+  if (needed == OPERATORS) return;
   throw invalid_engine("this engine needs version " + std::to_string(needed) +
                            " of xformc's operators; this xformc has version " + std::to_string(OPERATORS),
-                       place, needed > OPERATORS ? "upgrade libxformc" : "rebuild the engine with `xformc build`");
+                       place, OTHER_VERSION);
 }
 
 void check_target(const std::string& place, const Manifest& manifest) {

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t FORMAT = 7, TOKENS_FORMAT = 6;
+constexpr int64_t FORMAT = 1;
 constexpr size_t MANIFEST_BYTES = 1 << 20;
 constexpr int64_t FILE_BYTES = int64_t{1} << 40;
 constexpr int64_t MAX_BEAM = 1024;  // of CTC
@@ -31,8 +31,6 @@ constexpr const char* BUILD = "an engine is a folder written by `xformc build RU
 const std::vector<std::string> KINDS = {"tokens", "vectors", "values", "edges"};
 const std::vector<std::string> TARGETS = {"portable", "cpu", "native", "cuda", "tensorrt"};
 const std::vector<std::string> PRECISIONS = {"float32", "float16", "bfloat16", "int8", "int4", "float8"};
-const std::vector<std::string> TASKS = {"translation", "language_model", "tagging", "classification"};
-const std::vector<std::string> DECLARED = {WRITING, SAMPLED, RESULTS};
 const std::vector<std::string> RESULT_KINDS = {"text", "ctc", "labels", "numbers", "vectors"};
 const std::vector<std::string> TEXT_OUTPUTS = {"tokens", "lengths", "scores"};
 const std::vector<std::string> BUILDERS = {"tensorrt", "tensorrt_rtx"};
@@ -43,21 +41,15 @@ std::vector<std::string> names_of(const std::vector<Input>& inputs) {
   return names;
 }
 
-bool is_task(const std::string& name) { return std::find(TASKS.begin(), TASKS.end(), name) != TASKS.end(); }
-
-// Engines of formats 1 to 5 have the same special tokens in every vocabulary.
-void check_tokens(const Document& document) {
-  const std::pair<const char*, int64_t> special[] = {{"pad", 0}, {"unknown", 1}, {"begin", 2}, {"end", 3}};
-  bool same = true;
-  for (const auto& [name, id] : special) same = document.integer(name, 0, MAX_SIZE) == id && same;
-  if (!same) {
-    throw invalid_engine("the special tokens must be pad 0, unknown 1, begin 2, end 3", document.place(), COPY);
-  }
+std::vector<std::string> names_of_tasks() {
+  std::vector<std::string> names;
+  for (const EngineTask& task : engine_tasks()) names.emplace_back(task.name);
+  return names;
 }
 
 SpecialTokens read_special(const Document& document, int64_t size) {
   const auto optional = [&](const char* name) -> std::optional<int64_t> {
-    if (document.has(name) && document.is_null(name)) return std::nullopt;
+    if (document.is_null(name)) return std::nullopt;
     return document.integer(name, 0, size - 1);
   };
   SpecialTokens special;
@@ -65,7 +57,7 @@ SpecialTokens read_special(const Document& document, int64_t size) {
   special.unknown = optional("unknown");
   special.begin = optional("begin");
   special.end = document.ids("end", MAX_ENDS, size);
-  if (document.has("ends")) special.ends = document.boolean("ends");
+  special.ends = document.boolean("ends");
   if (special.pad && std::count(special.end.begin(), special.end.end(), *special.pad) > 0) {
     throw invalid_engine(document.path() + "end has the id of padding, " + std::to_string(*special.pad),
                          document.place(), COPY);
@@ -80,16 +72,13 @@ Input read_input(const Document& document, const std::string& name, const std::v
   const Document axes = document.section("axes");
   if (input.kind == Kind::tokens) input.vocabulary = document.integer("vocabulary", 4, MAX_SIZE);
   for (const std::string& axis : axes.keys()) input.axes.emplace_back(axis, axes.integer(axis, 1, MAX_SIZE));
-  const bool sequence = input.kind == Kind::tokens || input.kind == Kind::vectors;
-  if (input.kind == Kind::edges || (sequence && document.has("of") && !document.is_null("of"))) {
-    input.of = document.text("of", names);
-  }
+  if (input.kind == Kind::edges || !document.is_null("of")) input.of = document.text("of", names);
   if (!document.is_null("longest")) input.longest = document.integer("longest", 1);
   if (input.kind == Kind::tokens && !document.is_null("tokenizer")) input.tokenizer = document.text("tokenizer");
-  if (input.kind == Kind::tokens && document.has("special_tokens")) {
+  if (input.kind == Kind::tokens) {
     input.special = read_special(document.section("special_tokens"), input.vocabulary);
   }
-  if (input.kind == Kind::vectors && document.has("rate") && !document.is_null("rate")) {
+  if (input.kind == Kind::vectors && !document.is_null("rate")) {
     input.rate = document.integer("rate", 1);
     if (input.axes.size() != 1 || !input.of.empty()) {
       throw invalid_engine("the input " + name + " has a rate, but is no sequence of samples", document.place(), COPY);
@@ -153,9 +142,9 @@ void check_others(const Document& document) {
   }
 }
 
-SearchOptions read_search(const Document& document, const char* beam_size) {
+SearchOptions read_search(const Document& document) {
   SearchOptions options;
-  options.beam_size = document.integer(beam_size, 1);
+  options.beam_size = document.integer("beam_size", 1);
   options.n_best = document.integer("n_best", 1, options.beam_size);
   options.length_penalty = document.number("length_penalty", -MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY);
   options.max_length_factor = document.number("max_length_factor", 0, MAX_FACTOR);
@@ -175,18 +164,6 @@ SampleOptions read_sampling(const Document& document) {
   options.max_new_tokens = document.integer("max_new_tokens", 1);
   options.edits = read_edits(document);
   return options;
-}
-
-// The results of the tasks that have no more than one.
-DeclaredResult labels_of_task(const std::vector<std::string>& labels, const std::string& positions) {
-  const auto count = static_cast<int64_t>(labels.size());
-  return {"labels", ResultKind::labels, {count}, positions, labels, true, false, {"probabilities"}};
-}
-
-DeclaredResult text_of_task(const Manifest& manifest) {
-  const EngineTask& task = engine_task(manifest.task);
-  const Input& written = task.alone ? manifest.inputs.at(0) : manifest.input(task.inputs.back());
-  return {written.name, ResultKind::text, {written.vocabulary}, written.name, {}, false, false, TEXT_OUTPUTS};
 }
 
 // Whether a setting of a result holds, as Python sees it. Throws Failure unless it is a number or a printable word.
@@ -237,11 +214,24 @@ void check_outputs(const Document& document, const Manifest& manifest) {
   }
 }
 
+// Whether the results are the only one of a task that a spec names by a word: the last input, or labels.
+bool fit_word(const Manifest& manifest) {
+  if (manifest.results.size() != 1) return false;
+  const DeclaredResult& result = manifest.results[0];
+  const std::vector<std::string>& inputs = engine_task(manifest.task).inputs;
+  if (manifest.decoding() != Decoding::forward) return inputs.empty() || result.name == inputs.back();
+  return result.positions.empty() != (manifest.task == "tagging") && result.kind == ResultKind::labels &&
+         result.outputs == std::vector<std::string>{"probabilities"};
+}
+
 // Throws Failure unless the results are those of the task: one written text, which is first, or none.
-void check_declared(const Document& document, const Manifest& manifest) {
+void check_results(const Document& document, const Manifest& manifest) {
   const std::vector<Input> given = given_inputs(manifest);
-  const bool writes = manifest.task != RESULTS;
-  bool fits = !manifest.results.empty() && !given.empty() && given.size() + writes == manifest.inputs.size();
+  const EngineTask& task = engine_task(manifest.task);
+  const bool writes = task.decoding != Decoding::forward;
+  bool fits = !manifest.results.empty() && given.empty() == task.alone &&
+              given.size() + writes == manifest.inputs.size() &&
+              (declares_results(manifest.task) || fit_word(manifest));
   std::vector<std::string> found;
   std::set<std::string> outputs;
   size_t count = 0;
@@ -258,8 +248,8 @@ void check_declared(const Document& document, const Manifest& manifest) {
                        COPY);
 }
 
-// What all formats have.
-void read_common(const Document& document, Manifest& manifest) {
+// The defaults of the engine's task, of which a forward pass has none, and what all engines have.
+void read_rest(const Document& document, Manifest& manifest) {
   document.text("xformc");
   manifest.name = document.text("name");
   manifest.target = document.text("target", TARGETS);
@@ -267,33 +257,9 @@ void read_common(const Document& document, Manifest& manifest) {
   document.integer("parameters", 0);
   document.text("weights");
   manifest.files = read_files(document.section("files"));
-}
-
-// Format 1: translation only.
-void read_format_1(const Document& document, Manifest& manifest) {
-  const Document vocabulary = document.section("vocabulary");
-  const bool text = !document.is_null("tokenizer");
-  for (const std::string side : {"source", "target"}) {
-    Input input{side, Kind::tokens, vocabulary.integer(side, 4, MAX_SIZE), {}, "", std::nullopt, ""};
-    const std::string longest = "max_" + side + "_length";
-    if (!document.is_null(longest)) input.longest = document.integer(longest, 1);
-    if (text) input.tokenizer = document.section("tokenizer").text(side);
-    manifest.inputs.push_back(input);
-  }
-  manifest.task = document.text("task", {"translation"});
-  manifest.results = {text_of_task(manifest)};
-  manifest.search = read_search(document.section("defaults"), "beam_width");
-  read_common(document, manifest);
-}
-
-// The defaults of the engine's task, of which a forward pass has none, and what all formats have.
-void read_rest(const Document& document, Manifest& manifest) {
   const Decoding decoding = manifest.decoding();
-  if (decoding == Decoding::search) {
-    manifest.search = read_search(document.section("defaults"), manifest.format == 2 ? "beam_width" : "beam_size");
-  }
+  if (decoding == Decoding::search) manifest.search = read_search(document.section("defaults"));
   if (decoding == Decoding::sample) manifest.sampling = read_sampling(document.section("defaults"));
-  read_common(document, manifest);
   check_others(document);
   if (document.has("operators")) manifest.operators = document.integer("operators", 1);
   if (document.has("caches")) document.text("caches", {"int8"});
@@ -312,23 +278,6 @@ void check_names(const Document& document, const Manifest& manifest) {
   if (!names.empty() && fit) return;
   throw invalid_engine("the inputs do not fit the task " + manifest.task + ": " + joined(names), document.place(),
                        COPY);
-}
-
-// Formats 2 and 3: the results are those of one of four tasks. In format 2, beam_size is called beam_width.
-void read_task(const Document& document, Manifest& manifest) {
-  manifest.task = document.text("task", TASKS);
-  manifest.inputs = read_inputs(document.section("inputs"));
-  std::vector<std::string> labels;
-  std::string positions;
-  if (!document.is_null("labels")) labels = document.texts("labels");
-  if (!document.is_null("positions")) positions = document.text("positions", names_of(manifest.inputs));
-  if (labels.empty() != (manifest.decoding() != Decoding::forward) ||
-      positions.empty() != (manifest.task != "tagging")) {
-    throw invalid_engine("the labels and positions do not fit the task " + manifest.task, document.place(), COPY);
-  }
-  check_names(document, manifest);
-  manifest.results = {labels.empty() ? text_of_task(manifest) : labels_of_task(labels, positions)};
-  read_rest(document, manifest);
 }
 
 // The number of hypotheses of CTC.
@@ -360,15 +309,14 @@ DeclaredResult read_result(const Document& document, const std::string& name, co
     if (setting == "each") result.words = settings.fields()[setting] == "word";
   }
   if (!document.is_null("tokenizer")) result.tokenizer = document.text("tokenizer");
-  if (document.has("of") && !document.is_null("of")) result.of = document.text("of", inputs);
+  if (!document.is_null("of")) result.of = document.text("of", inputs);
   if (result.kind == ResultKind::ctc) result.beam_size = read_beam_size(document, settings);
   return result;
 }
 
-// Format 4: format 3 with the results that a spec declares. Format 5: some of them depend on the written text. Format 6:
-// format 3 or 5 with the special tokens of each input. Format 7: their texts may have no end token.
-void read_declared(const Document& document, Manifest& manifest) {
-  manifest.task = document.text("task", DECLARED);
+Manifest read_engine(const Document& document) {
+  Manifest manifest{};
+  manifest.task = document.text("task", names_of_tasks());
   manifest.inputs = read_inputs(document.section("inputs"));
   check_names(document, manifest);
   const std::vector<std::string> names = names_of(manifest.inputs);
@@ -376,8 +324,10 @@ void read_declared(const Document& document, Manifest& manifest) {
   for (const std::string& name : results.keys()) {
     manifest.results.push_back(read_result(results.section(name), name, names));
   }
-  check_declared(document, manifest);
+  check_results(document, manifest);
   read_rest(document, manifest);
+  manifest.given = given_inputs(manifest);
+  return manifest;
 }
 
 // The size and sha256 of a file.
@@ -474,18 +424,14 @@ Manifest read_manifest(const fs::path& folder) {
     throw invalid_engine("not an engine: it has no engine.json", folder.string(), BUILD);
   }
   const Document document = read_document(path, MANIFEST_BYTES);
-  Manifest manifest{};
-  manifest.format = document.integer("format", 1);
-  if (manifest.format > FORMAT) {
-    throw invalid_engine("engine format " + std::to_string(manifest.format) +
-                             " is newer than this xformc, which reads up to " + std::to_string(FORMAT),
-                         path.string(), "upgrade: pip install --upgrade xformc");
+  const int64_t format = document.integer("format", 1);
+  if (format != FORMAT) {
+    throw invalid_engine(
+        "this engine has format " + std::to_string(format) + "; this xformc reads format " + std::to_string(FORMAT),
+        path.string(), OTHER_VERSION);
   }
   if (document.text("checksum") != checksum(document.fields())) throw invalid_engine(CHANGED, path.string(), COPY);
-  if (manifest.format < TOKENS_FORMAT) check_tokens(document.section("tokens"));
-  const bool declared = manifest.format >= TOKENS_FORMAT ? !is_task(document.text("task")) : manifest.format >= 4;
-  (manifest.format == 1 ? read_format_1 : declared ? read_declared : read_task)(document, manifest);
-  manifest.given = given_inputs(manifest);
+  const Manifest manifest = read_engine(document);
   std::vector<std::string> needed = {"model.onnx", manifest.has_results_of_text() ? "results.onnx" : ""};
   for (const DeclaredResult& result : manifest.results) needed.push_back(result.tokenizer);
   for (const Input& input : manifest.inputs) needed.push_back(input.tokenizer);

@@ -116,7 +116,6 @@ struct FileRecord {
 };
 
 struct Manifest {
-  int64_t format;
   std::string name, task, target, precision;
   std::vector<Input> inputs;
   std::vector<Input> given;                               // the inputs that a call gives: all but the written text
@@ -138,7 +137,7 @@ struct Manifest {
   bool streams() const;  // whether it gives tokens as they are sampled
 };
 
-// Reads and checks engine.json of a format that xformc has written. Throws Failure.
+// Reads and checks engine.json. Throws Failure.
 Manifest read_manifest(const std::filesystem::path& folder);
 
 // Checks that each file lies inside the folder with its recorded size and, with `hashes`, its sha256. Throws Failure.

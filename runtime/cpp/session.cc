@@ -8,9 +8,6 @@
 namespace xformc {
 namespace {
 
-// Current names of inputs, and their names in the models of older engines.
-const std::map<std::string, std::string> OLD_NAMES = {{"beam_size", "beam_width"}};
-
 constexpr const char* RUNNING = "failed on this input";
 constexpr size_t SHOWN = 300;  // characters of a message of ONNX Runtime's
 constexpr const char* NO_MEMORY[] = {"Failed to allocate memory", "bad_alloc", "bad allocation"};
@@ -79,22 +76,16 @@ void Model::check_interface() {
   needed_ = names(api_.SessionGetInputCount, api_.SessionGetInputName);
   optional_ = names(api_.SessionGetOverridableInitializerCount, api_.SessionGetOverridableInitializerName);
   outputs_ = names(api_.SessionGetOutputCount, api_.SessionGetOutputName);
-  const auto there = [&](const std::string& name) { return has(needed_, name) || has(optional_, name); };
-  for (const auto& [name, old] : OLD_NAMES) {
-    if (!there(name) && there(old)) old_names_[name] = old;
-  }
   find_rows();
-  std::vector<std::string> wanted, missing, strange;
+  std::vector<std::string> missing, strange;
   for (const std::string& name : interface_.inputs) {
-    const auto old = old_names_.find(name);
-    wanted.push_back(old == old_names_.end() ? name : old->second);
-    if (!there(wanted.back())) missing.push_back(wanted.back());
+    if (!has(needed_, name) && !has(optional_, name)) missing.push_back(name);
   }
   for (const std::string& name : interface_.outputs) {
     if (!has(outputs_, name)) missing.push_back(name);
   }
   for (const std::string& name : needed_) {
-    if (!interface_.has_states && !has(wanted, name)) strange.push_back(name);
+    if (!interface_.has_states && !has(interface_.inputs, name)) strange.push_back(name);
   }
   if (missing.empty() && strange.empty()) return;
   std::sort(strange.begin(), strange.end());
@@ -129,8 +120,7 @@ std::vector<Output> Model::run(const std::vector<Feed>& feeds, const Stopper& st
   std::vector<const OrtValue*> values;
   for (const Feed& feed : feeds) {
     owned.push_back(value_of(feed));
-    const auto old = old_names_.find(feed.name);
-    inputs.push_back(old == old_names_.end() ? feed.name.c_str() : old->second.c_str());
+    inputs.push_back(feed.name.c_str());
     values.push_back(owned.back().get());
   }
   return call(inputs, values, interface_.outputs, stopper);

@@ -91,7 +91,6 @@ class Model {
   const OrtApi& api_;
   const std::string place_;
   const Interface interface_;
-  std::map<std::string, std::string> old_names_;          // of inputs of this model, by current name
   std::map<std::string, size_t> ranks_;                   // of inputs: options may have a row for each text
   std::vector<std::string> needed_, optional_, outputs_;  // all inputs without and with defaults, and all outputs
   Handle<OrtMemoryInfo> memory_;

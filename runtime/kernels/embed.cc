@@ -84,7 +84,7 @@ struct Embed : Kernel {
     } else if (precision_ == Precision::float32) {
       const auto* stored = reinterpret_cast<const float*>(panel) + column;
       for (int64_t k = 0; k < width_; ++k) y[k] = factor_ * stored[k * PANEL];
-    } else if (precision_ == Precision::bfloat16_pairs) {
+    } else if (precision_ == Precision::bfloat16) {
       const auto* stored = reinterpret_cast<const uint16_t*>(panel) + 2 * column;
       copy_narrow([stored](int64_t k) { return stored[k / 2 * 2 * PANEL + k % 2]; }, y);
     } else {

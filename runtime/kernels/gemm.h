@@ -64,8 +64,7 @@ struct Routines {
   int pair_size;             // and in bfloat16, two numbers
   TileRoutine float_tiles;
   TileRoutine float16_tiles;
-  TileRoutine bfloat16_tiles;
-  TileRoutine pair_tiles;  // of bfloat16 by bfloat16
+  TileRoutine pair_tiles;  // of bfloat16
   TileRoutine int8_tiles;
   TileRoutine int4_tiles;
   TileRoutine wide_int4_tiles;  // of a panel by widen_int4

@@ -111,11 +111,6 @@ struct Half {
   static INLINE Float load(const uint16_t* from) { return Vector::widen_float16(from); }
 };
 
-struct Brain {
-  using Stored = uint16_t;
-  static INLINE Float load(const uint16_t* from) { return Vector::widen_bfloat16(from); }
-};
-
 template <typename Weights, int rows>
 void float_tile_of(const Tile& tile) {
   for (int first = 0; first < tile.columns; first += 2 * WIDTH) {
@@ -768,7 +763,6 @@ constexpr Routines routines_of(const char* instructions) {
       2 * sizeof(float),
       each<float_tile<Single>>,
       each<float_tile<Half>>,
-      each<float_tile<Brain>>,
       each<pair_tile>,
       each<integer_tile<Bytes>>,
       each<int4_tile<Nibbles>>,

@@ -168,7 +168,7 @@ class Attributes {
 
   float number(const std::string& name) const { return ort().GetAttribute<float>((prefix_ + name).c_str()); }
   int64_t integer(const std::string& name) const { return ort().GetAttribute<int64_t>((prefix_ + name).c_str()); }
-  // The attribute, or `otherwise` for a node without it, as older engines have them.
+  // The attribute, or `otherwise` for a node without it.
   float number_or(const std::string& name, float otherwise) const {
     return ort().GetAttributeOr((prefix_ + name).c_str(), otherwise);
   }
@@ -247,8 +247,8 @@ const T* optional_input(const Context& context, size_t index, int64_t count, con
   return value.as<T>();
 }
 
-// The rows of the options in which the sentences of a step find their own: those of an optional input [batch], which older
-// models lack; then each sentence has the row of its number.
+// The rows of the options in which the sentences of a step find their own: those of an optional input [batch]; without it
+// each sentence has the row of its number.
 class Sentences {
  public:
   Sentences(const Context& context, size_t index, int64_t batch)

@@ -5,10 +5,9 @@
 
 namespace xformc {
 
-// The version of the operators that docs/kernels.md defines. It is raised for every new operator and every change of an
-// operator's inputs, outputs or results. Engines of this version run, and those from the oldest one on: what came since
-// has changed nothing that their models use.
-constexpr int OPERATORS = 24, OLDEST_OPERATORS = 2;
+// The version of the operators that docs/kernels.md defines, the only one whose engines run. It is raised for every new
+// operator and every change of an operator's inputs, outputs or results.
+constexpr int OPERATORS = 1;
 
 // A new domain with all operators, which must outlive the sessions that it is added to. Throws Ort::Exception.
 OrtCustomOpDomain* make_domain(const OrtApi& api);

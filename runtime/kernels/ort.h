@@ -137,7 +137,7 @@ class ConstKernelInfo {
   template <typename T>
   std::vector<T> GetAttributes(const char* name) const;
 
-  // The attribute, or `otherwise` for a node without it, as older engines have them.
+  // The attribute, or `otherwise` for a node without it.
   int64_t GetAttributeOr(const char* name, int64_t otherwise) const {
     return ValueOr(GetApi().KernelInfoGetAttribute_int64, name, otherwise);
   }

@@ -22,7 +22,7 @@ Shape shape_of(Precision precision, int64_t outputs, int64_t steps) {
   switch (precision) {
     case Precision::int8: return {panels, steps, PANEL, 4};
     case Precision::int4: return {panels, steps, GROUP / 8, PANEL, 4};
-    case Precision::bfloat16_pairs:
+    case Precision::bfloat16:
     case Precision::int16:
     case Precision::screened: return {panels, steps, PANEL, 2};
     default: return {panels, steps, PANEL};
@@ -44,11 +44,10 @@ Precision precision_of(const std::string& name) {
   if (name == "float32") return Precision::float32;
   if (name == "float16") return Precision::float16;
   if (name == "bfloat16") return Precision::bfloat16;
-  if (name == "bfloat16_pairs") return Precision::bfloat16_pairs;
   if (name == "int8") return Precision::int8;
   if (name == "int4") return Precision::int4;
   if (name == "screened") return Precision::screened;
-  fail("the precision '" + name + "' is none of float32, float16, bfloat16, bfloat16_pairs, int8, int4, screened");
+  fail("the precision '" + name + "' is none of float32, float16, bfloat16, int8, int4, screened");
 }
 
 bool has_scale(Precision precision) {
@@ -63,7 +62,7 @@ int64_t steps_of(Precision precision, int64_t depth) {
   switch (precision) {
     case Precision::int8: return ceil_div(depth, 4);
     case Precision::int4: return ceil_div(depth, GROUP);
-    case Precision::bfloat16_pairs:
+    case Precision::bfloat16:
     case Precision::int16:
     case Precision::screened: return ceil_div(depth, 2);
     default: return depth;
@@ -74,8 +73,7 @@ int64_t panel_bytes(Precision precision, int64_t depth) {
   const int64_t places = steps_of(precision, depth) * PANEL;
   switch (precision) {
     case Precision::int4: return places * GROUP / 2;
-    case Precision::float16:
-    case Precision::bfloat16: return places * 2;
+    case Precision::float16: return places * 2;
     default: return places * 4;
   }
 }

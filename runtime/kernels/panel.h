@@ -6,9 +6,8 @@
 
 namespace xformc {
 
-// bfloat16 is that of engines before version 18, whose products are in float32. screened: float32 in two parts, of which
-// int16 are the first.
-enum class Precision { float32, float16, bfloat16, bfloat16_pairs, int8, int4, int16, screened };
+// screened: float32 in two parts, of which int16 are the first.
+enum class Precision { float32, float16, bfloat16, int8, int4, int16, screened };
 
 // The precision of that name; throws if there is none. int16 has no name: it is used only to screen products.
 Precision precision_of(const std::string& name);

@@ -15,7 +15,7 @@ static_assert(CACHED_VALUES >= MOST_ROWS * PANEL, "a tile is activated at once")
 // Whether tiles are given the activation; the others are computed afterwards.
 bool of_tiles(Activation activation) { return activation == Activation::none || activation == Activation::relu; }
 
-bool dense(Precision precision) { return precision == Precision::int8 || precision == Precision::bfloat16_pairs; }
+bool dense(Precision precision) { return precision == Precision::int8 || precision == Precision::bfloat16; }
 
 }  // namespace
 
@@ -66,7 +66,7 @@ void PackedRows::pack(const float* x, int64_t block) const {
   } else if (precision_ == Precision::int16) {
     routines_.pack_int16(x + begin * depth_, count, depth_, reinterpret_cast<int16_t*>(to), scales_ + begin);
     std::fill_n(offsets_ + begin, count, 0);
-  } else if (precision_ == Precision::bfloat16_pairs) {
+  } else if (precision_ == Precision::bfloat16) {
     routines_.pack_pairs(x + begin * depth_, count, depth_, to);
   } else {
     routines_.pack_float(x + begin * depth_, count, depth_, reinterpret_cast<float*>(to));
@@ -127,15 +127,14 @@ TileRoutine PackedRows::tile_routine(bool wide) const {
     case Precision::float32:
     case Precision::screened: return routines_.float_tiles;
     case Precision::float16: return wide ? routines_.float_tiles : routines_.float16_tiles;
-    case Precision::bfloat16: return wide ? routines_.float_tiles : routines_.bfloat16_tiles;
-    case Precision::bfloat16_pairs: return routines_.pair_tiles;
+    case Precision::bfloat16: return routines_.pair_tiles;
     case Precision::int8: return routines_.int8_tiles;
     case Precision::int4: return wide ? routines_.wide_int4_tiles : routines_.int4_tiles;
     default: return routines_.int16_tiles;
   }
 }
 
-// 16-bit or screened weights of a panel as float32, or 4-bit ones as bytes, in memory of the working thread.
+// Halves or screened weights of a panel as float32, or 4-bit ones as bytes, in memory of the working thread.
 const void* PackedRows::widened(const Weight& weight, int64_t panel) const {
   static thread_local Buffer wide;
   const char* stored = weight.panels + panel * panel_bytes_;
@@ -149,9 +148,7 @@ const void* PackedRows::widened(const Weight& weight, int64_t panel) const {
     weight.screened.copy_panel(panel, routines_, to);
     return to;
   }
-  const auto* from = reinterpret_cast<const uint16_t*>(stored);
-  const bool half = precision_ == Precision::float16;
-  (half ? routines_.widen_float16 : routines_.widen_bfloat16)(from, depth_ * PANEL, to);
+  routines_.widen_float16(reinterpret_cast<const uint16_t*>(stored), depth_ * PANEL, to);
   return to;
 }
 

@@ -159,7 +159,7 @@ struct Project : Kernel {
       switch (kernel.precision_) {
         case Precision::int8:
         case Precision::int4: return 1;
-        case Precision::bfloat16_pairs: return kernel.routines_.pair_size / 2;
+        case Precision::bfloat16: return kernel.routines_.pair_size / 2;
         default: return sizeof(float);
       }
     }

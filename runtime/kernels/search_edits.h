@@ -25,8 +25,7 @@ class Edits {
 
   // The inputs from `first` on are the tokens of each hypothesis [batch, beam, any], the suppressed tokens [rows, any],
   // padded with -1, the length of n-grams that must not repeat, and the penalties for repetition, presence and frequency,
-  // all [rows], then those of Sentences; none of them is there in older models, or one row of each without its axis. The
-  // input before them is the position of the step: where there is one for each sentence, its tokens end there.
+  // all [rows], then those of Sentences; all may be absent, and lists of one row without its axis. The input before them is the position of the step: where there is one for each sentence, its tokens end there.
   Edits(const Context& context, size_t first, int64_t vocabulary, int64_t batch, int64_t beam)
       : vocabulary_(vocabulary), beam_(beam), sentences_(context, first + 6, batch) {
     if (!context.input(first + 5)) return;
@@ -54,7 +53,7 @@ class Edits {
 
   bool any() const { return any_; }
 
-  // The tokens of each hypothesis and their number; null in older models.
+  // The tokens of each hypothesis and their number; null without edits.
   const int64_t* text(int64_t row) const { return tokens_ == nullptr ? nullptr : tokens_ + row * apart_; }
   int64_t length(int64_t row) const { return tokens_ == nullptr ? 0 : lengths_[static_cast<size_t>(row / beam_)]; }
 

@@ -159,7 +159,6 @@ struct ScreenCandidates : Kernel {
     Screen(const Context& context, int64_t vocabulary, int64_t depth_) : depth(depth_) {
       require(depth <= MOST_DEPTH, "x may have at most 65,536 numbers a row");
       const Value& given = context.input(3);
-      require(given.type == FLOAT || given.type == INT16, "the weight is neither float32 nor a rest");
       require(given.shape == Shape({vocabulary, depth}), "the weight does not fit the depth of x and the vocabulary");
       weight.outputs = vocabulary;
       weight.panels = bind_weight(context.input(4), Precision::int16, vocabulary, depth);
@@ -169,11 +168,7 @@ struct ScreenCandidates : Kernel {
       require(weight.scale != nullptr && largest != nullptr, "a screen has a scale and its largest errors");
       error = largest[0];
       norm = largest[1];
-      if (given.type == FLOAT) {
-        exact = given.as<float>();
-      } else {
-        parts = ScreenedRows(context.input(4), context.input(5), given, depth);
-      }
+      parts = ScreenedRows(context.input(4), context.input(5), given, depth);
     }
 
     // |w . x - w' . x'| of what is rounded to w' and x' is at most |w - w'| |x| + |x - x'| |w'|; and float32 adds at most
@@ -212,25 +207,20 @@ struct ScreenCandidates : Kernel {
 
     const Routines& kernels = routines();
     int64_t depth;
-    Weight weight;                 // in integers
-    const float* exact = nullptr;  // [vocabulary, depth] in float32, of engines before version 20,
-    ScreenedRows parts;            // or those integers with what they leave over
-    double error, norm;            // the largest |w - w'| and |w|
+    Weight weight;       // in integers
+    ScreenedRows parts;  // those integers with what they leave over
+    double error, norm;  // the largest |w - w'| and |w|
 
    private:
     // The weight of a token in float32, up to the thread's next call.
     const float* row(int64_t token) const {
-      if (exact != nullptr) return exact + token * depth;
       static thread_local Buffer buffer;
       float* numbers = buffer.at_least<float>(depth);
       parts.copy(token, 1, numbers);
       return numbers;
     }
 
-    void fetch(int64_t token) const {
-      if (exact != nullptr) return xformc::fetch(exact + token * depth, depth);
-      xformc::fetch(parts.rest + token * depth, depth);
-    }
+    void fetch(int64_t token) const { xformc::fetch(parts.rest + token * depth, depth); }
   };
 
   int64_t vocabulary_;

@@ -54,7 +54,6 @@ void copy_column(const char* from, int64_t column, int64_t steps, char* to, int6
 void copy_tokens(const Vocabulary& all, const int64_t* tokens, int64_t count, char* panel, float* scales,
                  float* biases) {
   const int64_t bytes = panel_bytes(all.precision, all.depth), groups = groups_of(all.precision, all.depth);
-  const bool halves = all.precision == Precision::float16 || all.precision == Precision::bfloat16;
   std::vector<float> row(static_cast<size_t>(all.precision == Precision::screened ? all.depth : 0));
   for (int64_t i = 0; i < count; ++i) {
     const int64_t token = tokens[i], column = token % PANEL;
@@ -63,7 +62,7 @@ void copy_tokens(const Vocabulary& all, const int64_t* tokens, int64_t count, ch
       all.weight.screened.copy(token, 1, row.data());
       for (int64_t k = 0; k < all.depth; ++k)
         reinterpret_cast<float*>(panel)[k * PANEL + i] = row[static_cast<size_t>(k)];
-    } else if (halves) {
+    } else if (all.precision == Precision::float16) {
       copy_column<2>(from, column, bytes / (2 * PANEL), panel, i);
     } else {
       copy_column<4>(from, column, bytes / (4 * PANEL), panel, i);

@@ -162,9 +162,7 @@ class Links {
   // The place of a value among those that nodes make.
   size_t made(int64_t number) const { return static_cast<size_t>(number - given_); }
 
-  static bool composite(const std::string& kind) {
-    return kind == "Sequence" || kind == "While" || kind == "Chain" || kind == "Repeat";
-  }
+  static bool composite(const std::string& kind) { return kind == "Sequence" || kind == "While"; }
 
   static const Operator* find(const std::string& kind) {
     for (const Operators* all : {&operators(), &standard_operators()}) {
@@ -291,14 +289,10 @@ struct While : Kernel {
 
 }  // namespace
 
-// Engines of the versions 19 to 22 have Chain and Repeat instead, whose results have types that are always the same.
 void add_sequence(Operators& all) {
   static const Operator sequence("Sequence", make_kernel<Sequence>, {ANY}, {ANY}, SIZE_MAX, true, true);
   static const Operator loop("While", make_kernel<While>, {ANY}, {ANY}, SIZE_MAX, true, true);
-  static const Operator chain("Chain", make_kernel<Sequence>, {ANY}, {FLOAT}, SIZE_MAX, true, true);
-  static const Operator repeat("Repeat", make_kernel<While>, {ANY},
-                               {BOOL, INT64, BOOL, INT64, FLOAT, INT64, INT64, FLOAT, INT64, INT64}, SIZE_MAX, true);
-  for (const Operator* one : {&sequence, &loop, &chain, &repeat}) all.push_back(one);
+  for (const Operator* one : {&sequence, &loop}) all.push_back(one);
 }
 
 }  // namespace xformc

@@ -181,5 +181,5 @@ def test_settings_without_coverage_are_refused(
 def test_targets_of_fixed_shapes_refuse_coverage(tmp_path: Path) -> None:
     for setting, what in (("coverage: decoder/0/cross_attention", "coverage"), ("coverage_penalty: 0.2", "penalty")):
         (tmp_path / "fixed.yaml").write_text(f"{TINY}decode: {{{setting}}}\n")
-        with pytest.raises(UserError, match=f"--target cuda has no search with .*{what}, which decode sets"):
+        with pytest.raises(UserError, match=f"--target cuda has no search with decode.*{what}"):
             build_engine(load_spec(tmp_path / "fixed.yaml"), None, None, "cuda", tmp_path / "engine")

@@ -68,7 +68,7 @@ def test_engine_records_its_task(tmp_path: Path, name: str) -> None:
     spec = write_task(tmp_path, name)
     build_engine(spec, None, None, "portable", tmp_path / "engine")
     manifest, program = read_manifest(tmp_path / "engine"), compile_engine(spec)
-    assert (manifest.format, manifest.task, manifest.inputs) == (3, spec.task, dict(program.inputs))
+    assert (manifest.task, manifest.inputs) == (spec.task, dict(program.inputs))
     count = next(iter(program.results.values())).width
     assert manifest.labels == (tuple(map(str, range(count))) if manifest.decoding == "forward" else None)
     assert manifest.positions == {"tagging": "words", "frames": "frames", "graph": "nodes"}.get(name)
@@ -100,7 +100,9 @@ def test_wrong_labels_in_the_manifest_are_found_by_verify(tmp_path: Path) -> Non
     build_engine(write_task(tmp_path, "images"), None, None, "portable", tmp_path / "engine")
     path = tmp_path / "engine" / "engine.json"
     manifest = json.loads(path.read_text())
-    manifest["labels"].pop()
+    labels = manifest["results"]["labels"]
+    labels["labels"].pop()
+    labels["axes"] = {"labels": 3}
     path.write_text(json.dumps({**manifest, "checksum": manifest_checksum(manifest)}))
     with pytest.raises(UserError, match=r"labels is 3 in engine\.json, 4 by the spec"):
         verify_engine(tmp_path / "engine")

@@ -15,7 +15,7 @@ import numpy as np
 import onnx
 import sentencepiece
 from onnx import parser
-from tiny_engine import DEFAULTS, SENTENCES, copy_model, write_manifest
+from tiny_engine import DEFAULTS, SENTENCES, copy_model, labelled, result, text_input, write_manifest, written
 
 from tests.conformance.tales import (
     CONTINUE_OF_TALES,
@@ -33,8 +33,6 @@ from xformc.format.interfaces import RESULTS
 FOLDER = Path(__file__).parent / "engines"
 SOUND_FILES = Path(__file__).parent / "sounds"
 
-OLD_DEFAULTS = {"beam_width" if name == "beam_size" else name: value for name, value in DEFAULTS.items()}
-TOKENS = {"pad": 0, "unknown": 1, "begin": 2, "end": 3}
 SAMPLING = {"temperature": 0.5, "top_k": 0, "top_p": 1.0, "max_new_tokens": 4}
 
 # As the continuations of prompts, which are empty, for words, whose ids count instead; their sum is a result, too.
@@ -367,68 +365,61 @@ def main() -> None:
     """Write all engines anew."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     sides = ("source", "target")
-    _write("copy", copy_model(), _described("translation", {side: _text() for side in sides}, defaults=DEFAULTS))
+    _write("copy", copy_model(), _writing("translation", {side: _text() for side in sides}, DEFAULTS))
     ids = {side: {**_text(), "tokenizer": None} for side in sides}
-    _write("lies", _model(LIES, DEFAULTS), _described("translation", ids, defaults=DEFAULTS))
-    _write("format_2", _old_model(), {**_described("translation", ids, defaults=OLD_DEFAULTS), "format": 2})
-    _write("format_1", _old_model(), _FORMAT_1)
-    _write("generate", _model(GENERATE, SAMPLING), _described("language_model", {"text": _text()}, defaults=SAMPLING))
+    _write("lies", _model(LIES, DEFAULTS), _writing("translation", ids, DEFAULTS))
+    _write("generate", _model(GENERATE, SAMPLING), _writing("language_model", {"text": _text()}, SAMPLING))
     _write_tales("tales", _text(), [5, 7])
     _write_tales("bytes", {**_text(), "vocabulary": 271, "tokenizer": "tokenizer.json"}, [])
     sides_of_codes = {side: {**_text(), "vocabulary": 40, "tokenizer": "tokenizer.json"} for side in sides}
-    coded = _described("translation", sides_of_codes, defaults=DEFAULTS)
+    coded = _writing("translation", sides_of_codes, DEFAULTS)
     _write("codes", copy_model(), coded, {"alignments.onnx": _model(ATTENTION)})
-    aligned = _described("translation", {side: _text() for side in sides}, defaults=DEFAULTS)
+    aligned = _writing("translation", {side: _text() for side in sides}, DEFAULTS)
     _write("aligned", copy_model(), aligned, {"alignments.onnx": _model(ATTENTION)})
-    labels = {"labels": ["north", "east", "south", "west"]}
-    _write("tag", _model(TAG), _described("tagging", {"words": _text(longest=12)}, positions="words", **labels))
+    winds = ["north", "east", "south", "west"]
+    _write("tag", _model(TAG), _declared("tagging", {"words": _text(longest=12)}, labelled(winds, "words")))
     pair = {"first": _text(), "second": _text(longest=9)}
-    _write("pair", _model(PAIR), _described("classification", pair, **labels))
+    _write("pair", _model(PAIR), _declared("classification", pair, labelled(winds)))
     _write("heads", _model(HEADS), _declared("prediction", {"words": _text(longest=12)}, _HEADS))
-    written = {"caption": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="caption")}
-    inputs = {"image": _IMAGE, "caption": _text()}
-    _write(
-        "caption", _model(CAPTION, DEFAULTS), _declared("transcription", inputs, {**written, **_OF_IMAGES}, DEFAULTS)
-    )
-    joined = {"joined": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="joined")}
+    inputs, results = {"image": _IMAGE, "caption": _text()}, {**written("caption", 80), **_OF_IMAGES}
+    _write("caption", _model(CAPTION, DEFAULTS), _declared("transcription", inputs, results, DEFAULTS))
+    joined = written("joined", 80)
     inputs = {"first": _text(), "second": _text(longest=9), "joined": _text()}
     _write("join", _model(JOIN, DEFAULTS), _declared("transcription", inputs, joined, DEFAULTS))
     _write_judged(inputs, joined)
-    drawn = {"drawn": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="drawn")}
-    drawn["total"] = _result("numbers", "total")
+    drawn = {**written("drawn", 80), "total": result("numbers", "total")}
     inputs = {"words": _text(longest=12), "drawn": _text()}
     _write("draw", _model(DRAW, SAMPLING), _declared("sampling", inputs, drawn, SAMPLING))
-    words = {"words": _result("text", *RESULTS, axes={"vocabulary": 80}, positions="words")}
-    words["energy"] = _result("numbers", "energy", positions="frames")
+    words = {**written("words", 80), "energy": result("numbers", "energy", positions="frames")}
     inputs = {"frames": _ARRAYS["frames"], "words": _text()}
     _write("speech", _model(SPEECH, DEFAULTS), _declared("transcription", inputs, words, DEFAULTS))
-    heard = _result("ctc", *_texts("heard"), axes={"vocabulary": 80}, tokenizer="tokenizer.model")
+    heard = result("ctc", *_texts("heard"), axes={"vocabulary": 80}, tokenizer="tokenizer.model")
     results = {**words, "heard": {**heard, "settings": {"beam_size": 1}}}
     _write("dictation", _model(DICTATION, DEFAULTS), _declared("transcription", inputs, results, DEFAULTS))
-    text = _result("ctc", *_texts("text"), axes={"vocabulary": 80}, tokenizer="tokenizer.model")
-    results = {"text": {**text, "settings": {"beam_size": 2}}, "energy": _result("numbers", "energy", positions="wave")}
+    text = result("ctc", *_texts("text"), axes={"vocabulary": 80}, tokenizer="tokenizer.model")
+    results = {"text": {**text, "settings": {"beam_size": 2}}, "energy": result("numbers", "energy", positions="wave")}
     _write("sounds", _model(SOUNDS), _declared("prediction", {"wave": _WAVE}, results))
     along = {"words": _text(longest=12), "kinds": {**_text(), "of": "words"}}
-    sums = {"sums": _result("numbers", "sums", positions="words", settings={"each": "token"})}
+    sums = {"sums": result("numbers", "sums", positions="words", settings={"each": "token"})}
     _write("factors", _model(FACTORS), _declared("prediction", along, sums))
     frames = {"frames": _ARRAYS["frames"], "gains": _GAINS, "marks": {**_text(), "of": "frames", "tokenizer": None}}
-    levels = {"levels": _result("numbers", "levels", positions="frames")}
+    levels = {"levels": result("numbers", "levels", positions="frames")}
     _write("gains", _model(GAINS), _declared("prediction", frames, levels))
     write_sounds()
-    _write("arrays", _model(ARRAYS), _described("tagging", _ARRAYS, positions="frames", **labels))
+    _write("arrays", _model(ARRAYS), _declared("tagging", _ARRAYS, labelled(winds, "frames")))
 
 
 def _write_judged(inputs: Mapping[str, object], joined: Mapping[str, object]) -> None:
     judged: dict[str, object] = {
         **joined,
-        "total": _result("numbers", "total", of="joined"),
-        "shifted": _result("numbers", "shifted", positions="first", settings={"each": "token"}, of="joined"),
-        "parity": _result("labels", "parity", of="joined", labels=["even", "odd"], axes={"parity": 2}, settings=_ONE),
+        "total": result("numbers", "total", of="joined"),
+        "shifted": result("numbers", "shifted", positions="first", settings={"each": "token"}, of="joined"),
+        "parity": result("labels", "parity", of="joined", labels=["even", "odd"], axes={"parity": 2}, settings=_ONE),
     }
     controls = {"min_length": 0, "length_penalty_kind": 5.0, "stop_rule": 0, "patience": 1.0}
     numbers = {**DEFAULTS, **controls, **EDIT_DEFAULTS}
     defaults = {**numbers, "length_penalty_kind": "gnmt", "stop_rule": "first", "suppress_tokens": []}
-    described = {**_declared("transcription", inputs, judged, defaults), "format": 5, "controls": ["prefix"]}
+    described = {**_declared("transcription", inputs, judged, defaults), "controls": ["prefix"]}
     model = _model(JUDGED, numbers)
     _set_default(model, "prefix", np.zeros((1, 0), np.int64))
     _set_default(model, "suppress_tokens", np.zeros(0, np.int64))
@@ -437,7 +428,7 @@ def _write_judged(inputs: Mapping[str, object], joined: Mapping[str, object]) ->
 
 def _write_tales(name: str, text: Mapping[str, object], suppressed: Sequence[int]) -> None:
     defaults = {**SAMPLING, **EDIT_DEFAULTS}
-    described = _described("language_model", {"text": text}, defaults={**defaults, "suppress_tokens": suppressed})
+    described = _writing("language_model", {"text": text}, {**defaults, "suppress_tokens": suppressed})
     model, following = _model(TALES, defaults), _model(CONTINUE_OF_TALES)
     _set_default(model, "suppress_tokens", np.zeros(0, np.int64))
     first = _model(PROMPT_OF_TALES)
@@ -471,82 +462,57 @@ def _texts(name: str) -> tuple[str, ...]:
     return tuple(f"{name}_{output}" for output in RESULTS)
 
 
-def _result(kind: str, *outputs: str, **others: Any) -> dict[str, object]:
-    """A result in engine.json of format 4 or 5."""
-    return {
-        "kind": kind, "axes": {}, "positions": None, "labels": None, "settings": {}, "outputs": list(outputs),
-        "tokenizer": None, **others,
-    }  # fmt: skip
-
-
 def _declared(
     task: str, inputs: Mapping[str, object], results: Mapping[str, object], defaults: object = None
 ) -> dict[str, object]:
-    return {
-        **_COMMON,
-        "format": 4,
-        "name": task,
-        "task": task,
-        "inputs": inputs,
-        "results": results,
-        "defaults": defaults,
-    }
+    return {**_COMMON, "name": task, "task": task, "inputs": inputs, "results": results, "defaults": defaults}
 
 
 _TOPICS: dict[str, Any] = {"settings": {"several": True}, "labels": ["sea", "sky"], "axes": {"topics": 2}}
 _ONE: dict[str, Any] = {"several": False}
 _HEADS: dict[str, object] = {
-    "tags": _result(
+    "tags": result(
         "labels", "tags", axes={"tags": 4}, positions="words", labels=["north", "east", "south", "west"],
         settings={"several": False},
     ),
-    "marks": _result("labels", "marks", **{**_TOPICS, "positions": "words"}),
-    "topics": _result(
+    "marks": result("labels", "marks", **{**_TOPICS, "positions": "words"}),
+    "topics": result(
         "labels", "topics", **{**_TOPICS, "labels": ["war", "peace", "größe"], "axes": {"topics": 3}},
     ),
-    "total": _result("numbers", "total"),
-    "trace": _result("vectors", "trace", axes={"size": 2}, positions="words", settings={"normalize": True}),
+    "total": result("numbers", "total"),
+    "trace": result("vectors", "trace", axes={"size": 2}, positions="words", settings={"normalize": True}),
 }  # fmt: skip
 _IMAGE: dict[str, object] = {
     "kind": "values", "axes": {"height": 2, "width": 3}, "of": None, "longest": None, "tokenizer": None,
 }  # fmt: skip
 _OF_IMAGES: dict[str, object] = {
-    "brightness": _result("numbers", "bright", axes={"one": 1}),
-    "topics": _result("labels", "topics", **_TOPICS),
+    "brightness": result("numbers", "bright", axes={"one": 1}),
+    "topics": result("labels", "topics", **_TOPICS),
 }
 
 
 def _text(longest: int | None = None) -> dict[str, object]:
-    return {
-        "kind": "tokens", "vocabulary": 80, "axes": {}, "of": None, "longest": longest, "tokenizer": "tokenizer.model",
-    }  # fmt: skip
+    return {**text_input(80), "longest": longest}
 
 
 _ARRAYS: dict[str, object] = {
-    "frames": {"kind": "vectors", "axes": {"features": 2}, "of": None, "longest": 5},
-    "links": {"kind": "edges", "axes": {}, "of": "frames", "longest": None},
-    "global": {"kind": "values", "axes": {"sizes": 3}, "of": None, "longest": None},
+    "frames": {"kind": "vectors", "axes": {"features": 2}, "of": None, "longest": 5, "rate": None},
+    "links": {"kind": "edges", "axes": {}, "of": "frames", "longest": None, "rate": None},
+    "global": {"kind": "values", "axes": {"sizes": 3}, "of": None, "longest": None, "rate": None},
 }
 
-_GAINS: dict[str, object] = {"kind": "vectors", "axes": {"one": 1}, "of": "frames", "longest": None}
+_GAINS: dict[str, object] = {"kind": "vectors", "axes": {"one": 1}, "of": "frames", "longest": None, "rate": None}
 _WAVE: dict[str, object] = {"kind": "vectors", "axes": {"hop": 2}, "of": None, "longest": 6, "rate": 8000}
 
 _COMMON: dict[str, object] = {
-    "format": 3, "xformc": "0.1.0", "target": "portable", "precision": "float32", "tokens": TOKENS, "parameters": 0,
-    "weights": "trained",
-}  # fmt: skip
-
-_FORMAT_1: dict[str, object] = {
-    **_COMMON, "format": 1, "name": "format_1", "task": "translation", "vocabulary": {"source": 80, "target": 80},
-    "tokenizer": None, "max_source_length": 6, "max_target_length": None, "defaults": OLD_DEFAULTS,
+    "format": 1, "xformc": "0.1.0", "target": "portable", "precision": "float32", "parameters": 0, "weights": "trained",
 }  # fmt: skip
 
 
-def _described(task: str, inputs: Mapping[str, object], **others: Any) -> dict[str, object]:
-    return {
-        **_COMMON, "name": task, "task": task, "inputs": inputs, "labels": None, "positions": None, "defaults": None,
-        **others,
-    }  # fmt: skip
+def _writing(task: str, inputs: Mapping[str, Any], defaults: object) -> dict[str, object]:
+    """A translation or language model, which writes its last input."""
+    *_, (name, item) = inputs.items()
+    return _declared(task, inputs, written(name, item["vocabulary"]), defaults)
 
 
 def _model(text: str, defaults: Mapping[str, float] | None = None) -> onnx.ModelProto:
@@ -560,14 +526,6 @@ def _model(text: str, defaults: Mapping[str, float] | None = None) -> onnx.Model
 
 def _set_default(model: onnx.ModelProto, name: str, value: np.ndarray) -> None:
     model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
-
-
-def _old_model() -> onnx.ModelProto:
-    """The model that copies, as older versions named its inputs."""
-    model = copy_model()
-    for value in (*model.graph.input, *model.graph.initializer):
-        value.name = value.name.replace("beam_size", "beam_width")
-    return model
 
 
 def _write(

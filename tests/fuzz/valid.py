@@ -13,7 +13,7 @@ from tests.fuzz.cases import STORED, Buffer, Case, Operand, Stored, Tensor
 from tests.runtime.kernel_session import alone
 from tests.runtime.standard_nodes import NODES, drawn, result_types
 
-PRECISIONS = ("float32", "float16", "bfloat16", "bfloat16_pairs", "int8", "int4")
+PRECISIONS = ("float32", "float16", "bfloat16", "int8", "int4")
 SCREENED = "screened"
 """Not of ProjectCandidates."""
 ACTIVATIONS = ("none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid")
@@ -81,7 +81,7 @@ def _weight(random: Random, precision: str, outputs: int, depth: int) -> tuple[T
     if precision == "int4":
         weight = numbers(random, 256, panels, math.ceil(depth / 32), 4, 32, 4, dtype=np.uint8)
         return weight, floats(random, panels, math.ceil(depth / 32), 32)
-    if precision == "bfloat16_pairs":
+    if precision == "bfloat16":
         return numbers(random, 2**16, panels, math.ceil(depth / 2), 32, 2, dtype=np.uint16), None
     return numbers(random, 2**16, panels, depth, 32, dtype=np.uint16), None
 
@@ -288,12 +288,11 @@ def _screen_candidates(random: Random) -> Drawn:
     batch, beam, width, vocabulary = _hypotheses(random)
     depth = random.choice(SIZES)
     words, scale, rest = _screened(random, vocabulary, depth)
-    weight = rest if random.random() < 0.7 else floats(random, vocabulary, depth)  # as before version 20
     inputs: list[Operand] = [
         floats(random, batch, beam, 1, depth),
         floats(random, batch, beam),
         ids([width]),
-        weight,
+        rest,
         words,
         scale,
         Tensor(np.array([0.1, 10], np.float32)),
@@ -335,7 +334,7 @@ def _shortlist_candidates(random: Random) -> Drawn:
     precision, weights = _any_weight(random, vocabulary, depth)
     tokens = [sorted(random.sample(range(vocabulary), min(count, vocabulary))) for _ in range(batch)]
     panels, own = -(-min(count, vocabulary) // 32), "float32" if precision == "screened" else precision
-    size = {"int8": 128 * -(-depth // 4), "int4": 512 * -(-depth // 32), "bfloat16_pairs": 128 * -(-depth // 2)}
+    size = {"int8": 128 * -(-depth // 4), "int4": 512 * -(-depth // 32), "bfloat16": 128 * -(-depth // 2)}
     width_of = size.get(own, 128 * depth if own == "float32" else 64 * depth)
     groups = {"int8": 1, "int4": -(-depth // 32)}.get(own, 0)
     inputs: list[Operand] = [
@@ -419,7 +418,7 @@ def _pairwise(random: Random) -> Drawn:
     return [floats(random, *shape), floats(random, *shape[random.randint(0, len(shape)) :])], [np.float32], {}
 
 
-def _chain(random: Random) -> Drawn:
+def _projects(random: Random) -> Drawn:
     """A Project, perhaps with a Narrow of its first result, which nothing takes, and once more the same Project."""
     inputs, outputs, own = _project(random)
     given: list[Operand] = [one for one in inputs if one is not None]
@@ -444,9 +443,9 @@ def _chain(random: Random) -> Drawn:
 
 
 def _sequence(random: Random) -> Drawn:
-    """Those of a chain, or a node of ONNX's own."""
+    """Several kernels, or a node of ONNX's own."""
     if random.random() < 0.3:
-        return _chain(random)
+        return _projects(random)
     kind = random.choice(list(NODES))
     node, feeds = drawn(kind, np.random.default_rng(random.getrandbits(32)))
     types = list(result_types(node, feeds).values())
@@ -458,7 +457,7 @@ def _sequence(random: Random) -> Drawn:
     )
 
 
-def _repeat(random: Random) -> Drawn:
+def _while(random: Random) -> Drawn:
     """An Advance, whose candidates are those of every turn."""
     inputs, outputs, _ = _advance(random)
     given: list[Operand] = [one for one in inputs if one is not None]
@@ -480,8 +479,7 @@ def _last(random: Random) -> Drawn:
 
 OPERATORS: Mapping[str, Callable[[Random], Drawn]] = {
     "Sequence": _sequence,
-    "Chain": _chain,
-    **dict.fromkeys(("While", "Repeat"), _repeat),
+    "While": _while,
     "RowAt": _row_at,
     "Last": _last,
     "Normalize": _normalize,

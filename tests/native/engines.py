@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tiny_engine import DEFAULTS, text_input, train_tokenizer, write_manifest
+from tiny_engine import DEFAULTS, labelled, text_input, train_tokenizer, write_manifest, written
 
 from xformc.format.interfaces import PREFIX, RESULTS, SAMPLING, SEARCH
 
-_NONE = {"vocabulary": 0, "axes": {}, "of": None, "longest": None, "tokenizer": None}
+_NONE = {"axes": {}, "of": None, "longest": None, "tokenizer": None, "rate": None}
 _INPUTS: Mapping[str, Mapping[str, Any]] = {
-    "words": {"kind": "tokens", **_NONE, "vocabulary": 50},
+    "words": {**text_input(50), "tokenizer": None},
     "sound": {"kind": "vectors", **_NONE, "axes": {"size": 3}},
     "age": {"kind": "values", **_NONE, "axes": {"one": 1}},
     "links": {"kind": "edges", **_NONE, "of": "words"},
@@ -27,9 +27,11 @@ def write_engines(folder: Path) -> Path:
     _write(folder, "translation", ("source", "target"), searching, SEARCH.inputs, RESULTS)
     sampling = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "max_new_tokens": 20}
     _write(folder, "language_model", ("text",), {"defaults": sampling}, SAMPLING.inputs, RESULTS)
-    _write(folder, "tagging", ("words",), {"labels": ["a", "b", "c"], "positions": "words"}, ("words",), ("words",))
+    _write(folder, "tagging", ("words",), {"results": labelled("abc", "words")}, ("words",), ("words",))
     names = ("words", "sound", "sound_mask", "age", "links")
-    _write(folder, "arrays", (), {"task": "classification", "labels": ["a", "b"], "inputs": _INPUTS}, names, ("-",))
+    _write(
+        folder, "arrays", (), {"task": "classification", "results": labelled("ab"), "inputs": _INPUTS}, names, ("-",)
+    )
     return folder
 
 
@@ -45,13 +47,13 @@ def _write(
     engine = folder / task
     engine.mkdir(parents=True)
     size = train_tokenizer(engine / "tokenizer.model")
-    labels = len(more.get("labels", ()))
-    written = f"labels {labels} {outputs[0]}\noutputs probabilities" if labels else "outputs " + " ".join(outputs)
-    (engine / "model.onnx").write_text(f"inputs {' '.join(inputs)}\n{written}\n")
+    results = more.get("results") or written(texts[-1], size)
+    labels = len(results["labels"]["labels"]) if "labels" in results else 0
+    given = f"labels {labels} {outputs[0]}\noutputs probabilities" if labels else "outputs " + " ".join(outputs)
+    (engine / "model.onnx").write_text(f"inputs {' '.join(inputs)}\n{given}\n")
     manifest: dict[str, object] = {
-        "format": 3, "xformc": "0.1.0", "name": task, "task": task, "target": "portable", "precision": "float32",
-        "tokens": {"pad": 0, "unknown": 1, "begin": 2, "end": 3}, "labels": None, "positions": None,
-        "inputs": {name: text_input(size) for name in texts}, "defaults": None, "parameters": 0,
+        "format": 1, "xformc": "0.1.0", "name": task, "task": task, "target": "portable", "precision": "float32",
+        "inputs": {name: text_input(size) for name in texts}, "results": results, "defaults": None, "parameters": 0,
         "weights": "trained", **more,
     }  # fmt: skip
     write_manifest(engine, manifest)

@@ -59,7 +59,7 @@ HOSTILE_TOKENIZERS = {
 }
 
 HOSTILE_MANIFESTS = {
-    "deep": b'{"format": 3, "a": ' + b"[" * 400_000 + b"]" * 400_000 + b"}",
+    "deep": b'{"format": 1, "a": ' + b"[" * 400_000 + b"]" * 400_000 + b"}",
     "deep_objects": b'{"a":' * 150_000 + b"0" + b"}" * 150_000,
     "many_keys": b"{" + b",".join(b'"%d": 0' % index for index in range(80_000)) + b"}",
 }

@@ -23,7 +23,6 @@ def _library() -> None:
     ("name", "count"),
     [
         ("copy", 4),
-        ("format_1", 2),
         ("generate", 1),
         ("tag", 2),
         ("pair", 2),

@@ -14,7 +14,7 @@ from tests.runtime.kernel_session import Array, kernel_session, node, run_node
 F32 = NDArray[np.float32]
 F64 = NDArray[np.float64]
 PANEL = 32
-PRECISIONS = ["float32", "float16", "bfloat16", "bfloat16_pairs", "int8", "int4"]
+PRECISIONS = ["float32", "float16", "bfloat16", "int8", "int4"]
 INTEGERS = ("int8", "int4")
 ACTIVATIONS = ["none", "relu", "gelu", "gelu_tanh", "silu", "tanh", "sigmoid"]
 
@@ -55,7 +55,7 @@ def store(weight: F32, precision: str) -> Weight:
         return Weight([in_panels(half.view(np.uint16), 0, 1)[..., 0]], half.astype(np.float64))
     upper = brain(weight)
     value = (upper.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    return Weight([in_panels(upper, 0, 2) if precision == "bfloat16_pairs" else in_panels(upper, 0, 1)[..., 0]], value)
+    return Weight([in_panels(upper, 0, 2)], value)
 
 
 def brain(values: F32) -> NDArray[np.uint16]:
@@ -83,7 +83,7 @@ def store_int4(weight: F32) -> Weight:
 
 
 def as_multiplied(x: F32, precision: str) -> F64:
-    if precision == "bfloat16_pairs":
+    if precision == "bfloat16":
         return (brain(x).astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     return rounded_rows(x) if precision in INTEGERS else x.astype(np.float64)
 
@@ -262,7 +262,7 @@ def test_project_of_a_single_row_without_axes() -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("precision", ["float32", "int8", "bfloat16_pairs"])
+@pytest.mark.parametrize("precision", ["float32", "int8", "bfloat16"])
 def test_project_of_many_rows_and_panels(precision: str, threads: int) -> None:
     problem = make(Case(700, 200, ((300,), (1000,)), precision, bias=True, activation="relu"))
     for found, expected in zip(project(problem, threads), problem.expected, strict=True):
@@ -371,11 +371,11 @@ def test_embed_reads_rows_of_the_table(precision: str, vocabulary: int, width: i
 
 def test_embed_reads_every_half(monkeypatch: pytest.MonkeyPatch) -> None:
     bits = np.arange(65536, dtype=np.uint16)
-    inputs: list[Array | None] = [np.array([0]), in_panels(bits[None], 0, 1)[..., 0]]
-    for precision, expected in (
-        ("float16", bits.view(np.float16).astype(np.float32)),
-        ("bfloat16", (bits.astype(np.uint32) << 16).view(np.float32)),
+    for precision, panels, expected in (
+        ("float16", in_panels(bits[None], 0, 1)[..., 0], bits.view(np.float16).astype(np.float32)),
+        ("bfloat16", in_panels(bits[None], 0, 2), (bits.astype(np.uint32) << 16).view(np.float32)),
     ):
+        inputs: list[Array | None] = [np.array([0]), panels]
         found = run_node("Embed", inputs, [np.float32], precision=precision, width=65536, factor=1.0)[0][0]
         np.testing.assert_array_equal(found, expected)
 

@@ -140,21 +140,6 @@ def test_a_row_without_numbers_hides_no_others() -> None:
     check(screened(matrix, None, x, scores), totals(matrix, None, x, scores), 2000, 1e-4)
 
 
-def test_engines_before_version_20_have_the_matrix_itself() -> None:
-    """The same bits, if all numbers are those of the two parts."""
-    _, _, x, scores = random_case(3)
-    made = screen(np.random.default_rng(3).normal(size=(1000, x.shape[-1])).astype(np.float32))
-    matrix = unscreen(made.panels, made.scale, made.rest)
-    given = [x, scores, np.array([scores.shape[1]])]
-    beside = [made.panels, made.scale, made.largest]
-    old, new = (
-        run_node("ScreenCandidates", [*given, weight, *beside], list(RESULTS.values()), vocabulary=1000)
-        for weight in (matrix, made.rest)
-    )
-    for one, two in zip(old, new, strict=True):
-        assert one.tobytes() == two.tobytes()
-
-
 @pytest.mark.parametrize(
     ("rows", "depth", "scale"), [(1, 1, 1), (33, 5, 1e-3), (2000, 512, 0.05), (64, 30, 1e30), (5, 8, 0)]
 )

@@ -1,7 +1,4 @@
-"""Sequence and While: the bits of their nodes, in memory that they share, and errors for what no compiler writes.
-
-Older engines have Chain and Repeat instead.
-"""
+"""Sequence and While: the bits of their nodes, in memory that they share, and errors for what no compiler writes."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -114,19 +111,18 @@ def lists(**changed: Any) -> dict[str, Any]:
     return {**inner, **given, **changed}
 
 
-def run_sequence(x: Array, weight: Array, outputs: int = 1, kind: str = SEQUENCE, **attributes: Any) -> list[Array]:
-    return run_node(kind, [x, weight], [FLOAT] * outputs, **attributes)
+def run_sequence(x: Array, weight: Array, outputs: int = 1, **attributes: Any) -> list[Array]:
+    return run_node(SEQUENCE, [x, weight], [FLOAT] * outputs, **attributes)
 
 
 X, WEIGHT = np.ones((2, WIDTH), FLOAT), weights(1)["w0"]
 
 
-@pytest.mark.parametrize("kind", [SEQUENCE, "Chain"])
-def test_the_lists_of_a_sequence_say_what_it_computes(kind: str) -> None:
-    [twice] = run_sequence(X, WEIGHT, kind=kind, **lists())
+def test_the_lists_of_a_sequence_say_what_it_computes() -> None:
+    [twice] = run_sequence(X, WEIGHT, **lists())
     [once] = run_node("Project", [X, None, None, None, WEIGHT], [FLOAT], **PLAIN)
     assert np.array_equal(twice, run_node("Project", [once, None, None, None, WEIGHT], [FLOAT], **PLAIN)[0])
-    found = run_sequence(X, WEIGHT, 2, kind, **lists(results=[3, 2]))
+    found = run_sequence(X, WEIGHT, 2, **lists(results=[3, 2]))
     assert np.array_equal(found[1], once)
 
 
@@ -137,7 +133,7 @@ def test_the_lists_of_a_sequence_say_what_it_computes(kind: str) -> None:
         ({"given": 2**40}, "`given` is no number of inputs"),
         ({"given": 3}, "the number of inputs does not fit"),
         ({"kinds": "Project Unknown"}, "no operator Unknown"),
-        *(({"kinds": f"Project {kind}"}, f"no operator {kind}") for kind in ("Sequence", "While", "Chain", "Repeat")),
+        *(({"kinds": f"Project {kind}"}, f"no operator {kind}") for kind in (SEQUENCE, WHILE)),
         ({"kinds": "Project onnx.Unknown"}, "no operator onnx.Unknown"),
         ({"kinds": "Project"}, "a list is too long"),
         ({"kinds": "Project Project Project"}, "a list is too short"),
@@ -207,21 +203,20 @@ def search_of_one(limit: int) -> list[Array]:
 CARRIED = [3, 4, 9, -1, 11, 12, 13, 14, 10]
 
 
-def run_while(given: Sequence[Array], kind: str = WHILE, **changed: Any) -> list[Array]:
+def run_while(given: Sequence[Array], **changed: Any) -> list[Array]:
     """A While of an Advance with these inputs, whose candidates are those of every turn."""
     attributes: dict[str, Any] = {**alone("Advance", range(len(given)), len(STATE)), "carried": CARRIED}
-    return run_node(kind, list(given), STATE, **{**attributes, **changed})
+    return run_node(WHILE, list(given), STATE, **{**attributes, **changed})
 
 
-@pytest.mark.parametrize("kind", [WHILE, "Repeat"])
-def test_a_while_takes_turns_until_it_is_enough(kind: str) -> None:
+def test_a_while_takes_turns_until_it_is_enough() -> None:
     given = search_of_one(limit=9)
     found, turns = run_node("Advance", given, STATE), 1
     while found[0]:
         given = [found[1 + CARRIED.index(i)] if i in CARRIED else value for i, value in enumerate(given)]
         found, turns = run_node("Advance", given, STATE), turns + 1
     assert turns == 9
-    assert [one.tobytes() for one in run_while(search_of_one(limit=9), kind)] == [one.tobytes() for one in found]
+    assert [one.tobytes() for one in run_while(search_of_one(limit=9))] == [one.tobytes() for one in found]
 
 
 def test_a_while_ends_although_there_is_no_end() -> None:

@@ -104,14 +104,14 @@ def test_it_is_candidates_of_what_is_listed(precision: Precision) -> None:
         vocabulary = random_vocabulary(rng, precision, size, depth)
         x = rng.normal(0, rng.choice([0.1, 3]), (batch, beam, 1, depth)).astype(np.float32)
         scores = random_scores(rng, batch, beam)
-        lists = listed(random_lists(rng, batch, size), whole(vocabulary), vocabulary.kernel, size, depth)
-        found = among(lists, whole(vocabulary), (x, scores), vocabulary.kernel, size)
+        lists = listed(random_lists(rng, batch, size), whole(vocabulary), vocabulary.precision, size, depth)
+        found = among(lists, whole(vocabulary), (x, scores), vocabulary.precision, size)
         bias = {} if vocabulary.bias is None else {"bias": vocabulary.bias}
         weights = [vocabulary.weight, *([] if vocabulary.scale is None else [vocabulary.scale]), *bias.values()]
-        plain: dict[str, Any] = {"activation": "none", "norm": "none", "epsilon": 0.0, "precision": vocabulary.kernel}
+        plain: dict[str, Any] = {"activation": "none", "norm": "none", "epsilon": 0.0}
         [logits] = run_node(
             "Project", [x, None, None, None, *weights], [np.float32],
-            depth=1, parts=1, ranks=[1], sizes=[size], bias=len(bias), **plain,
+            depth=1, parts=1, ranks=[1], sizes=[size], bias=len(bias), precision=vocabulary.precision, **plain,
         )  # fmt: skip
         allowed = allowed_of(lists[0], size)
         expected = totals(logits[:, :, 0].astype(np.float64), allowed, scores)
@@ -157,8 +157,8 @@ def test_with_all_tokens_it_is_candidates_of_the_projection(precision: Precision
     every, sources = np.arange(1100, dtype=np.int32), np.zeros((3, 1), np.int64)
     for start in (np.array([-1, 0, -1]), np.array([0, 0, 0])):
         asked = (sources, np.full((1, 1), NO_TOKEN, np.int32), every, None, None, start)
-        lists = listed(asked, whole(vocabulary), vocabulary.kernel, 1100, 33, threads=2)
-        found = among(lists, whole(vocabulary), (x, scores), vocabulary.kernel, 1100)
+        lists = listed(asked, whole(vocabulary), vocabulary.precision, 1100, 33, threads=2)
+        found = among(lists, whole(vocabulary), (x, scores), vocabulary.precision, 1100)
         for one, right in zip(found, expected, strict=True):
             assert one.tobytes() == right.tobytes()
 

@@ -29,11 +29,6 @@ class Vocabulary:
     bias: Array | None
 
     @property
-    def kernel(self) -> str:
-        """The precision, as the operators call it."""
-        return FORMATS[self.precision].kernel or self.precision
-
-    @property
     def inputs(self) -> list[Array]:
         """What there is of weight, scale and bias."""
         return [value for value in (self.weight, self.scale, self.bias) if value is not None]
@@ -55,7 +50,7 @@ def random_scores(rng: np.random.Generator, batch: int, beam: int) -> NDArray[np
 def together(vocabulary: Vocabulary, x: Array, scores: Array, threads: int = 1) -> list[Array]:
     """ProjectCandidates."""
     inputs = [x, scores, np.array([scores.shape[1]]), vocabulary.weight, vocabulary.scale, vocabulary.bias]
-    attributes: dict[str, Any] = {"precision": vocabulary.kernel, "vocabulary": vocabulary.size}
+    attributes: dict[str, Any] = {"precision": vocabulary.precision, "vocabulary": vocabulary.size}
     return run_node("ProjectCandidates", inputs, list(RESULTS.values()), threads=threads, **attributes)
 
 
@@ -64,7 +59,7 @@ def apart(vocabulary: Vocabulary, x: Array, scores: Array) -> list[Array]:
     feeds = {"x": x, "scores": scores, "width": np.array([scores.shape[1]])}
     feeds |= {f"w{index}": value for index, value in enumerate(vocabulary.inputs)}
     attributes: dict[str, Any] = {"depth": x.ndim - 3, "parts": 1, "ranks": [1], "sizes": [vocabulary.size]}
-    attributes |= {"bias": int(vocabulary.bias is not None), "precision": vocabulary.kernel}
+    attributes |= {"bias": int(vocabulary.bias is not None), "precision": vocabulary.precision}
     attributes |= {"activation": "none", "norm": "none", "epsilon": 0.0}
     weights = [f"w{index}" for index in range(len(vocabulary.inputs))]
     nodes = [

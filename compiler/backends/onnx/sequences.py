@@ -26,7 +26,7 @@ from xformc.compiler.backends.onnx.types_of import KERNELS, types_of
 from xformc.format.operators import DOMAIN
 
 SEQUENCE, WHILE = "Sequence", "While"
-_JOINED = frozenset({SEQUENCE, WHILE, "Chain", "Repeat"})
+_JOINED = frozenset({SEQUENCE, WHILE})
 """Engines of the operators' versions 19 to 22 have the last two instead."""
 _NONE = -1
 """The number of an input that is left out."""

@@ -46,9 +46,9 @@ class Document:
             raise self._wrong(key, f"an integer from {low:,} to {high:,}", value)
         return value
 
-    def optional_integer(self, key: str, low: int) -> int | None:
-        """Return an integer of at least `low`, or None for null."""
-        return None if self._get(key) is None else self.integer(key, low)
+    def optional_integer(self, key: str, low: int, high: int = 2**62) -> int | None:
+        """Return an integer from `low` to `high`, or None for null."""
+        return None if self._get(key) is None else self.integer(key, low, high)
 
     def integers(self, key: str, count: int) -> tuple[int, ...]:
         """Return a list of `count` integers, each 1 or more."""

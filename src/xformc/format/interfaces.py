@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from xformc.format import search_options
 from xformc.format.inputs import Input
-from xformc.format.results import Result, Setting, of_text
-from xformc.format.tasks import TASKS, Decoding
+from xformc.format.results import Result, of_text
+from xformc.format.tasks import Decoding
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ BY_TEXT = "by_text"
 """What engine.json has among the controls of an engine whose options may have a value for each text."""
 
 CONTROLS = (PREFIX, PHRASES, AUTOMATON, NEEDS, START, *search_options.CONTROLS)
-"""The inputs of a search that older engines and those of fixed shapes lack."""
+"""The inputs of a search that those of fixed shapes lack."""
 
 TOKEN_SCORES = "token_scores"
 """The output of the model of the log probabilities of given texts."""
@@ -108,9 +108,6 @@ DRAFTED = "drafted"
 PROBABILITIES = "probabilities"
 """The output of a model of tagging or classification."""
 
-OLD_NAMES: Mapping[str, str] = {"beam_size": "beam_width"}
-"""Current input names, and the names of the same inputs in the models of older engines."""
-
 
 def interface(inputs: Mapping[str, Input], results: Mapping[str, Result], decoding: Decoding) -> Interface:
     """Return the interface of an engine with the inputs and the results of its spec."""
@@ -156,14 +153,3 @@ def model_inputs(inputs: Mapping[str, Input]) -> tuple[str, ...]:
     for name, item in inputs.items():
         names += [name, f"{name}_mask"] if item.kind == "vectors" and item.is_sequence else [name]
     return tuple(names)
-
-
-def results_of_task(
-    task: str, inputs: Mapping[str, Input], labels: tuple[str, ...] | None, positions: str | None
-) -> dict[str, Result]:
-    """Return the results of a task; `labels` and `positions` are those of tasks that label."""
-    if labels is not None:
-        settings: dict[str, Setting] = {"several": False, "each": "word"}
-        return {"labels": Result("labels", {"labels": len(labels)}, positions, labels, settings, (PROBABILITIES,))}
-    (*_, written) = TASKS[task].inputs or tuple(inputs)
-    return {written: Result("text", {"vocabulary": inputs[written].pieces}, written, outputs=RESULTS)}

@@ -20,9 +20,8 @@ from xformc.format.speech import Speech
 from xformc.format.targets import Target
 from xformc.format.tasks import TASKS, Decoding
 
-FORMAT, TOKENS_FORMAT, OF_TEXT_FORMAT, RESULTS_FORMAT, TASK_FORMAT = 7, 6, 5, 4, 3
-"""The newest format, which says of each input whether its texts have an end token; that which says its special tokens,
-that of engines with results of the written text, that of other declared results, and that of one of the four tasks."""
+FORMAT = 1
+"""The version of engine.json, which is read by the xformc that writes it."""
 MANIFEST_BYTES = 1 << 20
 FILE_BYTES = 1 << 40
 TOKENIZER_BYTES = 1 << 28
@@ -32,7 +31,7 @@ TOKENIZER_BYTES = 1 << 28
 class SearchOptions:
     """Options of the search, complete and checked; see `options.SearchArguments` for the fields.
 
-    Options with the default None are None for engines without this input: older ones, and those of fixed shapes.
+    Options with the default None are None for engines without this input: those of fixed shapes.
     """
 
     beam_size: int
@@ -124,10 +123,9 @@ class Manifest:
     speech: the longest sound, the languages and the tasks of a model of speech.
     caches: how the keys and values of attention are stored.
     shortlist: whether the search looks only among the tokens that the source makes likely.
-    operators: the version of xformc's own operators in the model; None if there are none, or if it was not recorded.
+    operators: the version of xformc's own operators in the model; None if there are none.
     """
 
-    format: int
     xformc: str
     name: str
     task: str
@@ -274,3 +272,4 @@ def record_file(path: Path) -> FileRecord:
 
 CHANGED = "the content has changed since it was built: its sha256 differs"
 COPY = "copy the engine's folder again, or rebuild it with `xformc build`"
+OTHER_VERSION = "rebuild the engine with `xformc build`, or run it with the xformc that built it"

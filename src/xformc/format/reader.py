@@ -1,4 +1,4 @@
-"""Reads engine.json in every format version that xformc has written."""
+"""Reads engine.json."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -9,15 +9,15 @@ from typing import Any, cast, get_args
 from xformc.errors import UserError
 from xformc.format.document import Document, read_document
 from xformc.format.inputs import Input
+from xformc.format.interfaces import PROBABILITIES, given_inputs
 from xformc.format.interfaces import RESULTS as TEXT_OUTPUTS
-from xformc.format.interfaces import given_inputs, results_of_task
 from xformc.format.manifest import (
     CHANGED,
     COPY,
     FILE_BYTES,
     FORMAT,
     MANIFEST_BYTES,
-    TOKENS_FORMAT,
+    OTHER_VERSION,
     Calibration,
     FileRecord,
     Manifest,
@@ -32,11 +32,8 @@ from xformc.format.results import Result, Setting, of_text
 from xformc.format.search_options import EDITS, MAX_PREFIX, MAX_SUPPRESSED, OPTIONS, SearchOption
 from xformc.format.speech import MAX_SECONDS, MIN_STEP, Speech, Timestamps
 from xformc.format.targets import Target
-from xformc.format.tasks import NAMED, RESULTS, SAMPLED, TASKS, WRITING
-from xformc.format.tokens import BEGIN, END, MAX_ENDS, PAD, UNKNOWN, SpecialTokens
-
-TOKENS = {"pad": PAD, "unknown": UNKNOWN, "begin": BEGIN, "end": END}
-"""The special tokens in engines of formats 1 to 5."""
+from xformc.format.tasks import NAMED, TASKS
+from xformc.format.tokens import MAX_ENDS, SpecialTokens
 
 DefaultsReader = Callable[[Document], SearchOptions | SampleOptions]
 KINDS = ("tokens", "vectors", "values", "edges")
@@ -46,7 +43,7 @@ MAX_SIZE = 2**31
 def read_manifest(directory: Path | str) -> Manifest:
     """Read and check `directory`/engine.json without reading the other files.
 
-    Raises: UserError if the folder is not an engine, has a newer format, or has invalid values.
+    Raises: UserError if the folder is not an engine, has another format, or has invalid values.
     """
     folder = Path(directory)
     if not folder.is_dir():
@@ -55,18 +52,14 @@ def read_manifest(directory: Path | str) -> Manifest:
     if not path.is_file():
         raise UserError(f"not an engine: it has no {MANIFEST}", place=str(folder), hint=_BUILD)
     document = read_document(path, limit=MANIFEST_BYTES)
-    version = document.integer("format", 1)
-    if version > FORMAT:
+    found = document.integer("format", 1)
+    if found != FORMAT:
         raise UserError(
-            f"engine format {version} is newer than this xformc, which reads up to {FORMAT}",
-            place=str(path),
-            hint="upgrade: pip install --upgrade xformc",
+            f"this engine has format {found}; this xformc reads format {FORMAT}", place=str(path), hint=OTHER_VERSION
         )
     if document.text("checksum") != manifest_checksum(document.fields):
         raise UserError(CHANGED, place=document.place, hint=COPY)
-    if version < TOKENS_FORMAT:
-        _check_tokens(document.section("tokens"))
-    manifest = _READERS[version](document)
+    manifest = _read_engine(document)
     models = (MODEL, OF_TEXT) if of_text(manifest.results) else (MODEL,)
     for name in (*models, *manifest.tokenizers.values()):
         if name not in manifest.files:
@@ -74,70 +67,15 @@ def read_manifest(directory: Path | str) -> Manifest:
     return manifest
 
 
-def _read_format_1(document: Document) -> Manifest:
-    """Read format 1: translation only."""
-    vocabulary, tokenizer = document.section("vocabulary"), document.optional_section("tokenizer")
-    inputs = {
-        side: Input(
-            "tokens",
-            vocabulary=vocabulary.integer(side, 4, MAX_SIZE),
-            longest=document.optional_integer(f"max_{side}_length", 1),
-            tokenizer=None if tokenizer is None else tokenizer.text(side),
-        )
-        for side in ("source", "target")
-    }
-    return Manifest(
-        format=1,
-        xformc=document.text("xformc"),
-        name=document.text("name"),
-        task=document.text("task", ("translation",)),
-        target=cast(Target, document.text("target", get_args(Target))),
-        precision=_read_precision(document),
-        inputs=inputs,
-        results=results_of_task("translation", inputs, None, None),
-        defaults=_read_old_search(document.section("defaults")),
-        parameters=document.integer("parameters", 0),
-        weights=document.text("weights"),
-        files=_read_files(document.section("files")),
-    )
-
-
-def _read_format_2(document: Document) -> Manifest:
-    """Read format 2: format 3 with `beam_size` called `beam_width`, also in the model (see `runtime.whole`)."""
-    return _read_task(document, _OLD_SEARCH)
-
-
-def _read_format_3(document: Document) -> Manifest:
-    """Read format 3: the results are those of one of four tasks."""
-    return _read_task(document, _DEFAULTS)
-
-
-def _read_task(document: Document, defaults: Mapping[str, DefaultsReader]) -> Manifest:
-    task, inputs = document.text("task", NAMED), _read_inputs(document.section("inputs"))
-    labels = document.optional_texts("labels")
-    positions = document.optional_text("positions", tuple(inputs))
-    if (labels is None) != TASKS[task].writes or (positions is None) != (task != "tagging"):
-        raise UserError(f"the labels and positions do not fit the task {task}", place=document.place, hint=COPY)
-    _check_names(task, inputs, document.place)
-    return _read_rest(document, task, inputs, results_of_task(task, inputs, labels, positions), defaults)
-
-
-def _read_format_4(document: Document) -> Manifest:
-    """Read format 4, which is format 3 with any results, and format 5, whose results may depend on the written text."""
-    task, inputs = document.text("task", (WRITING, SAMPLED, RESULTS)), _read_inputs(document.section("inputs"))
+def _read_engine(document: Document) -> Manifest:
+    task, inputs = document.text("task", tuple(TASKS)), _read_inputs(document.section("inputs"))
     _check_names(task, inputs, document.place)
     section = document.section("results")
     results = {name: _read_result(section.section(name), tuple(inputs)) for name in section.fields}
-    if not _fit(task, inputs, results):
+    if not (_fit(task, inputs, results) and (task not in NAMED or _fit_word(task, results))):
         found = ", ".join(f"{name}: {result.kind}" for name, result in results.items())
         raise UserError(f"the results do not fit the task {task}: {found}", place=document.place, hint=COPY)
-    return _read_rest(document, task, inputs, results, _DEFAULTS)
-
-
-def _read_format_6(document: Document) -> Manifest:
-    """Read format 6, which is format 3 or 5 with special tokens for each input of tokens, and format 7, whose texts may
-    have no end token."""
-    return _read_format_3(document) if document.text("task") in NAMED else _read_format_4(document)
+    return _read_rest(document, task, inputs, results)
 
 
 def _fit(task: str, inputs: Mapping[str, Input], results: Mapping[str, Result]) -> bool:
@@ -148,7 +86,7 @@ def _fit(task: str, inputs: Mapping[str, Input], results: Mapping[str, Result]) 
     sequences = [None, *(name for name, item in given.items() if item.is_sequence)]
     return (
         bool(results)
-        and bool(given)
+        and (bool(given) or TASKS[task].alone)
         and written == TASKS[task].writes == len(inputs) - len(given) == kinds[:1].count("text")
         and len(set(outputs)) == len(outputs)
         and all(result.of is None or result.of in inputs.keys() - given.keys() for result in results.values())
@@ -167,6 +105,17 @@ def _fit(task: str, inputs: Mapping[str, Input], results: Mapping[str, Result]) 
     )
 
 
+def _fit_word(task: str, results: Mapping[str, Result]) -> bool:
+    """Whether the results are the only one of a task that a spec names by a word: the last input, or labels."""
+    if len(results) != 1:
+        return False
+    ((name, result),) = results.items()
+    if TASKS[task].writes:
+        return name in (TASKS[task].inputs or (name,))[-1:]
+    labelled = (result.positions is not None) == (task == "tagging")
+    return labelled and result.kind == "labels" and result.outputs == (PROBABILITIES,)
+
+
 def _read_result(document: Document, inputs: tuple[str, ...]) -> Result:
     axes, outputs, settings = document.section("axes"), document.optional_texts("outputs"), document.section("settings")
     return Result(
@@ -177,7 +126,7 @@ def _read_result(document: Document, inputs: tuple[str, ...]) -> Result:
         settings={name: _read_setting(document, name, value) for name, value in settings.fields.items()},
         outputs=outputs or (),
         tokenizer=document.optional_text("tokenizer"),
-        of=document.optional_text("of") if "of" in document.fields else None,
+        of=document.optional_text("of"),
     )
 
 
@@ -187,16 +136,9 @@ def _read_setting(document: Document, name: str, value: object) -> Setting:
     raise UserError(f"the setting {name} must be a number or a word", place=document.place, hint=COPY)
 
 
-def _read_rest(
-    document: Document,
-    task: str,
-    inputs: dict[str, Input],
-    results: Mapping[str, Result],
-    defaults: Mapping[str, DefaultsReader],
-) -> Manifest:
-    reader = defaults.get(TASKS[task].decoding)
+def _read_rest(document: Document, task: str, inputs: Mapping[str, Input], results: Mapping[str, Result]) -> Manifest:
+    reader = _DEFAULTS.get(TASKS[task].decoding)
     return Manifest(
-        format=document.integer("format", 1),
         xformc=document.text("xformc"),
         name=document.text("name"),
         task=task,
@@ -239,17 +181,6 @@ def _read_timestamps(document: Document) -> Timestamps:
     return Timestamps(document.integer("first", 1, MAX_SIZE), step, latest)
 
 
-_READERS: dict[int, Callable[[Document], Manifest]] = {
-    1: _read_format_1,
-    2: _read_format_2,
-    3: _read_format_3,
-    4: _read_format_4,
-    5: _read_format_4,
-    6: _read_format_6,
-    7: _read_format_6,
-}
-
-
 def _read_inputs(document: Document) -> dict[str, Input]:
     inputs = {name: _read_input(document.section(name), name, tuple(document.fields)) for name in document.fields}
     for name, item in inputs.items():
@@ -269,9 +200,9 @@ def _read_input(document: Document, name: str, inputs: tuple[str, ...]) -> Input
         of=_read_of(document, kind, inputs),
         longest=document.optional_integer("longest", 1),
         tokenizer=document.optional_text("tokenizer") if kind == "tokens" else None,
-        rate=document.optional_integer("rate", 1) if kind == "vectors" and "rate" in document.fields else None,
+        rate=document.optional_integer("rate", 1) if kind == "vectors" else None,
     )
-    if kind == "tokens" and "special_tokens" in document.fields:
+    if kind == "tokens":
         read = replace(read, special=_read_special(document.section("special_tokens"), read.pieces))
     if read.rate is not None and (len(read.axes) != 1 or read.of is not None):
         message = f"the input {name} has a rate, but is no sequence of samples"
@@ -280,10 +211,8 @@ def _read_input(document: Document, name: str, inputs: tuple[str, ...]) -> Input
 
 
 def _read_of(document: Document, kind: str, inputs: tuple[str, ...]) -> str | None:
-    """The input whose positions this one has or joins; engines of older formats have none for tokens and vectors."""
-    if kind == "edges" or (kind in ("tokens", "vectors") and document.fields.get("of") is not None):
-        return document.text("of", inputs)
-    return None
+    """The input whose positions this one has or joins."""
+    return document.text("of", inputs) if kind == "edges" else document.optional_text("of", inputs)
 
 
 def _check_names(task: str, inputs: dict[str, Input], place: str) -> None:
@@ -297,29 +226,15 @@ def _check_names(task: str, inputs: dict[str, Input], place: str) -> None:
 
 def _read_special(document: Document, size: int) -> SpecialTokens:
     """Read the special tokens of a vocabulary of this size."""
-    pad, unknown, begin = (
-        None if document.fields.get(name, 0) is None else document.integer(name, 0, size - 1)
-        for name in ("pad", "unknown", "begin")
-    )
+    pad, unknown, begin = (document.optional_integer(name, 0, size - 1) for name in ("pad", "unknown", "begin"))
     ends = document.ids("end", MAX_ENDS, size)
     if pad in ends:
         raise UserError(f"{document.path}end has the id of padding, {pad}", place=document.place, hint=COPY)
-    ended = document.boolean("ends") if "ends" in document.fields else True
-    return SpecialTokens(pad, unknown, begin, ends, ended)
+    return SpecialTokens(pad, unknown, begin, ends, document.boolean("ends"))
 
 
-def _check_tokens(document: Document) -> None:
-    if {name: document.integer(name, 0, 2**31) for name in TOKENS} != TOKENS:
-        ids = ", ".join(f"{name} {number}" for name, number in TOKENS.items())
-        raise UserError(f"the special tokens must be {ids}", place=document.place, hint=COPY)
-
-
-def _read_old_search(document: Document) -> SearchOptions:
-    return _read_search(document, beam_size="beam_width")
-
-
-def _read_search(document: Document, beam_size: str = "beam_size") -> SearchOptions:
-    width = document.integer(beam_size, 1)
+def _read_search(document: Document) -> SearchOptions:
+    width = document.integer("beam_size", 1)
     document.integer("n_best", 1, width)
     found = {
         option.name: _read_option(document, option)
@@ -351,8 +266,6 @@ def _read_sampling(document: Document) -> SampleOptions:
 
 _DEFAULTS: Mapping[str, DefaultsReader] = {"search": _read_search, "sample": _read_sampling}
 """The readers of the defaults, by how the engine computes; a forward pass has none."""
-
-_OLD_SEARCH: Mapping[str, DefaultsReader] = {**_DEFAULTS, "search": _read_old_search}
 
 
 def _read_precision(document: Document) -> Precision:

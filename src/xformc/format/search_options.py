@@ -27,7 +27,7 @@ class SearchOption:
     """An option: a number from `low` to `high` (None: as many as the vocabulary allows), or one of `words`.
 
     dtype: of the model's input. words: the number that the model is given for each. several: it is a list of tokens.
-    absent: what a search does that lacks the input, as older ones do; None for options that every search has.
+    absent: what a search does that lacks the input, as those of fixed shapes do; None for options that each one has.
     """
 
     name: str
@@ -70,7 +70,7 @@ SHAPES = ("beam_size", "n_best", "beam_groups")
 """The options that are one number for all texts of a batch; the others may have a value for each text."""
 
 CONTROLS = tuple(option.name for option in OPTIONS if option.absent is not None)
-"""The options that older searches and those of fixed shapes lack."""
+"""The options that searches of fixed shapes lack."""
 
 PRESETS: Mapping[str, Mapping[str, Setting]] = {
     name: dict(zip(("length_penalty", "length_penalty_kind", "stop_rule", "patience"), values, strict=True))

@@ -39,3 +39,6 @@ TRAITS: Mapping[Target, Traits] = {
     "tensorrt": Traits(fixed=True, typed=True, calibrated=True, plans=True),
 }
 """The features of each target. No other code distinguishes targets by name."""
+
+BUILD_FOR_CPUS = "build with --target native, cpu or portable"
+"""The hint of what targets of fixed shapes lack."""

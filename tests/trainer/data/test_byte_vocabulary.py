@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from tiny_engine import copy_model, make_engine, text_input, write_manifest
+from tiny_engine import DEFAULTS, copy_model, make_engine, text_input, write_manifest, written
 
 from tests.runtime.kernel_session import kernel_library
 from xformc.errors import UserError
@@ -64,12 +64,9 @@ def test_both_runtimes_keep_texts_and_half_characters(tmp_path: Path) -> None:
     folder = make_engine(tmp_path / "engine", copy_model())
     (folder / "tokenizer.model").write_bytes(BYTES.model)
     manifest: dict[str, object] = {
-        "format": 3, "xformc": "0.1.0", "name": "bytes", "task": "translation", "target": "portable",
-        "precision": "float32", "tokens": {"pad": 0, "unknown": 1, "begin": 2, "end": 3},
-        "inputs": {"source": text_input(260), "target": text_input(260)}, "labels": None, "positions": None,
-        "defaults": {
-            "beam_size": 4, "n_best": 1, "length_penalty": 0.6, "max_length_factor": 1.0, "max_length_offset": 50,
-        }, "parameters": 0, "weights": "trained",
+        "format": 1, "xformc": "0.1.0", "name": "bytes", "task": "translation", "target": "portable",
+        "precision": "float32", "inputs": {"source": text_input(260), "target": text_input(260)},
+        "results": written("target", 260), "defaults": DEFAULTS, "parameters": 0, "weights": "trained",
     }  # fmt: skip
     write_manifest(folder, manifest)
     ours, other = load(folder, threads=1), CppEngine(folder, threads=1)
