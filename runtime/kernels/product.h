@@ -51,9 +51,7 @@ class PackedRows {
  private:
   PackedRows(const Routines& routines, Precision precision, int64_t rows, int64_t depth);
   void pack(const float* x, int64_t block) const;
-  bool narrow() const {
-    return precision_ == Precision::float16 || precision_ == Precision::int4;
-  }
+  bool narrow() const { return precision_ == Precision::float16 || precision_ == Precision::int4; }
   TileRoutine tile_routine(bool wide) const;
   const void* widened(const Weight& weight, int64_t panel) const;
   int tiles_at_once(Activation activation) const;

@@ -130,7 +130,7 @@ def test_verify_refuses_a_manifest_that_is_not_of_its_spec(tiny_spec: Spec, tmp_
     wrong = r"inputs is .*vocabulary=90.* in engine.json, .*vocabulary=40.* by the spec"
     with pytest.raises(UserError, match=wrong + r".*\n?.*prefix is \(9,\) in engine.json, \(7, 7\) by the spec"):
         verify_engine(tmp_path / "engine")
-    with pytest.raises(UserError, match="--target cuda has no search with decode.prefix"):
+    with pytest.raises(UserError, match=r"--target cuda has no search with decode\.prefix"):
         build_engine(spec, None, None, "cuda", tmp_path / "cuda")
 
 

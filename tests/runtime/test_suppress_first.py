@@ -75,7 +75,7 @@ def test_what_has_none_is_refused(engine: Engine, folder: Path, xformc: CommandL
     with pytest.raises(UserError, match="alternatives would move them by one place"):
         engine.translate(TEXTS, alternatives=2)
     spec = folder.parent / "spec.yaml"
-    with pytest.raises(UserError, match="--target cuda has no search with decode.suppress_first"):
+    with pytest.raises(UserError, match=r"--target cuda has no search with decode\.suppress_first"):
         build_engine(load_spec(spec), None, None, "cuda", tmp_path / "cuda")
     (tmp_path / "wrong.yaml").write_text(spec.read_text().replace("suppress_first: [", "suppress_first: [70000, "))
     assert "70000 is no token" in mistake(xformc("check", tmp_path / "wrong.yaml"))
