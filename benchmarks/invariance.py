@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from xformc.format.abilities import REFILLS
 from xformc.runtime import Continuation, Engine, Hypothesis, load
 from xformc.runtime.text.lines import read_text_file
 
@@ -123,7 +124,7 @@ def _ways(engine: Engine, control: Control) -> Iterator[tuple[str, dict[str, Any
         for workers, order in ((1, "file"), (2, "random")):
             settings = {"max_batch_tokens": tokens, "workers": workers}
             yield f"{tokens:,} tokens, {workers} worker{'s' if workers > 1 else ''}", settings, [order]
-    if engine.manifest.refills:
+    if engine.manifest.can(REFILLS):
         for slots in SLOTS:
             yield f"{slots} slots", {"slots": slots}, ["file", "random"]
     if engine.manifest.task == "language_model":

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
-from xformc.format.interfaces import BY_TEXT
+from xformc.format.abilities import TAKES_OPTIONS_BY_TEXT
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.search_options import EDITS, SHAPES
 from xformc.runtime.job import paired
@@ -79,9 +79,8 @@ def values_of(
         try:
             if shared:
                 raise UserError(f"{shared[0]} is one number for all texts", hint="give it beside the texts")
-            if BY_TEXT not in manifest.controls and given:
-                hint = "rebuild it with `xformc build`; engines for a GPU have one value for all texts yet"
-                raise UserError(f"{manifest.name} takes no options of single texts: {', '.join(given)}", hint=hint)
+            if given:
+                manifest.require(TAKES_OPTIONS_BY_TEXT)
             return own_values(resolve(given)) if given else {}
         except UserError as error:
             error.place = error.place or f"line {line}"

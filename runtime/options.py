@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, numbers
 from xformc.format.search_options import EDITS, OPTIONS, PRESETS, PenaltyKind, Preset, SearchOption, StopRule
+from xformc.format.targets import BUILD_FOR_CPUS
 from xformc.runtime.suppressed import Pieces, checked_tokens
 
 T = TypeVar("T")
@@ -196,12 +197,12 @@ def _resolve(option: SearchOption, given: object, manifest: Manifest, pieces: Pi
     if value != option.absent:
         raise UserError(
             f"the {'sampling' if manifest.decoding == 'sample' else 'search'} of {manifest.name} has no {name}",
-            hint=_HINTS.get(name, "rebuild it with `xformc build`; a search on a GPU has none yet"),
+            hint=_HINTS.get(name, BUILD_FOR_CPUS),
         )
     return None
 
 
-_HINTS = {"coverage_penalty": "set decode: coverage in its spec and build it again; a search on a GPU has none yet"}
+_HINTS = {"coverage_penalty": "set decode: coverage in its spec and build it again, not for a GPU"}
 """What to do about an option that an engine lacks, where it is not a new build alone."""
 
 

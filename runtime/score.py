@@ -22,8 +22,6 @@ from xformc.runtime.session import Session
 from xformc.runtime.text.texts import Limit, TooLongError, encode_text, warn_of_cut
 from xformc.runtime.text.tokenizer import Tokenizer
 
-REBUILD = "rebuild it with `xformc build`; engines for a GPU have no scores of tokens yet"
-
 FIRST = "first"
 """What a row may have beside its inputs: the token before its text, if that is not the begin token."""
 
@@ -35,12 +33,6 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Run = Callable[[Session, Sequence[Item]], Sequence[Result]]
 """The results of some rows, in order, from a session."""
-
-
-def require_scores(manifest: Manifest) -> None:
-    """Raises: UserError for an engine without scores of tokens."""
-    if not manifest.scores_texts:
-        raise UserError(f"{manifest.name} has no scores of tokens", hint=REBUILD)
 
 
 def token_scores(

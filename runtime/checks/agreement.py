@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc import __version__
+from xformc.format.abilities import SCORES_TEXTS
 from xformc.format.certificate import Certificate, Stage
 from xformc.format.inputs import Input
 from xformc.format.tasks import NAMED
@@ -131,7 +132,7 @@ def _of_texts(engine: Engine, other: CppEngine, texts: Sequence[str]) -> list[_C
 
 def _scored(engine: Engine) -> dict[str, Any]:
     """Return the option of scores of tokens, if the engine has them."""
-    return {"token_scores": True} if engine.manifest.scores_texts else {}
+    return {"token_scores": True} if engine.manifest.can(SCORES_TEXTS) else {}
 
 
 def _options(engine: Engine) -> list[dict[str, Any]]:

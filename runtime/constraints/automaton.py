@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.inputs import Input
 from xformc.format.interfaces import AUTOMATON, NEEDS, START
-from xformc.format.manifest import Manifest
 from xformc.runtime.job import Job, paired
 from xformc.runtime.rows import Row
 
@@ -56,13 +55,6 @@ class Matching:
         usual = FREE if self.by_text else self.starts[0]
         starts = np.array([int(row.get(START, usual)) for row in rows], np.int64)
         return {AUTOMATON: self.next, NEEDS: self.needs, START: starts}
-
-
-def require_constraints(manifest: Manifest) -> None:
-    """Raises: UserError for an engine without constraints."""
-    if AUTOMATON not in manifest.controls:
-        hint = "rebuild it with `xformc build`; a search on a GPU takes none yet"
-        raise UserError(f"the search of {manifest.name} has no constraints", hint=hint)
 
 
 def matching_of(given: Automaton | Sequence[Automaton | None], written: Input) -> Matching:

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from xformc.errors import UserError
+from xformc.format.abilities import TAKES_AUTOMATA
 from xformc.format.manifest import Manifest
-from xformc.runtime.constraints.automaton import Automaton, Matching, matching_of, require_constraints
+from xformc.runtime.constraints.automaton import Automaton, Matching, matching_of
 from xformc.runtime.constraints.grammar import automaton_of
 from xformc.runtime.generation.constrain import Spelled
 from xformc.runtime.text.tokenizer import Tokenizer
@@ -41,7 +42,7 @@ def resolve_constraint(
         names = " and ".join([*there, *others])
         raise UserError(f"{names} exclude each other", hint="leave one of them out")
     (name,) = there
-    require_constraints(manifest)
+    manifest.require(TAKES_AUTOMATA)
     value, written = given[name], manifest.inputs[manifest.written]
     if name == "allowed":
         if not callable(value):

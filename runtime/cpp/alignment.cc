@@ -39,7 +39,7 @@ bool is_nothing(const Row& row, const Ids& text) { return text.empty() || row.fi
 void require_alignments(const Manifest& manifest) {
   if (manifest.aligns()) return;
   throw invalid_argument(manifest.name + " has no alignments", "",
-                         "they need attention to the source, and a target other than a GPU's; rebuild older engines");
+                         std::string("they need attention to the source; ") + BUILD_FOR_CPUS);
 }
 
 std::vector<Links> align(const Model& model, const Stopper& stopper, const Manifest& manifest, const Rows& rows,

@@ -1,4 +1,4 @@
-// The options of beam search that older engines lack, one row each, and the presets of options.
+// The options of beam search that some engines lack, one row each, and the presets of options.
 #pragma once
 
 #include <cstdint>

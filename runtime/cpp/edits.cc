@@ -27,8 +27,7 @@ constexpr const char *SUPPRESS = "suppress_tokens", *NGRAM = "no_repeat_ngram_si
 
 [[noreturn]] void lacks(const Manifest& manifest, const std::string& name) {
   const char* what = manifest.decoding() == Decoding::sample ? "sampling" : "search";
-  throw invalid_argument(std::string("the ") + what + " of " + manifest.name + " has no " + name, "",
-                         "rebuild it with `xformc build`; a search on a GPU has none yet");
+  throw invalid_argument(std::string("the ") + what + " of " + manifest.name + " has no " + name, "", BUILD_FOR_CPUS);
 }
 
 // The first token of the vocabulary with this piece.

@@ -96,7 +96,7 @@ void check_operators(const std::string& place, const Manifest& manifest) {
 void check_target(const std::string& place, const Manifest& manifest) {
   if (manifest.target != "cuda" && manifest.target != "tensorrt") return;
   throw invalid_engine("libxformc runs on the CPU; this is an engine of target " + manifest.target, place,
-                       "run it with xformc's Python runtime, or build it with --target native, cpu or portable");
+                       std::string("run it with xformc's Python runtime, or ") + BUILD_FOR_CPUS);
 }
 
 // The error of a text whose tokenizer this library lacks.

@@ -39,6 +39,7 @@ inline std::string joined(const std::vector<std::string>& words, const char* bet
 inline constexpr const char* COPY = "copy the engine's folder again, or rebuild it with `xformc build`";
 inline constexpr const char* OTHER_VERSION =
     "rebuild the engine with `xformc build`, or run it with the xformc that built it";
+inline constexpr const char* BUILD_FOR_CPUS = "build with --target native, cpu or portable";
 inline constexpr const char* CHANGED = "the content has changed since it was built: its sha256 differs";
 inline constexpr const char* REBUILD = "copy the engine again, or rebuild it with `xformc build`";
 

@@ -137,10 +137,9 @@ SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manif
     double value = resolved(control, given, there.value_or(control.absent));
     if (is_coverage && given.whole_texts) value = 0;  // texts are scored as they are likely
     if (value != control.absent && !there) {
-      throw invalid_argument("the search of " + manifest.name + " has no " + control.name, "",
-                             is_coverage
-                                 ? "set decode: coverage in its spec and build it again; a search on a GPU has none yet"
-                                 : "rebuild it with `xformc build`; a search on a GPU has none yet");
+      throw invalid_argument(
+          "the search of " + manifest.name + " has no " + control.name, "",
+          is_coverage ? "set decode: coverage in its spec and build it again, not for a GPU" : BUILD_FOR_CPUS);
     }
     if (control.name == std::string_view(BEAM_GROUPS) && options.beam_size % static_cast<int64_t>(value) != 0) {
       throw invalid_argument("beam_groups must divide beam_size, which is " + std::to_string(options.beam_size) +

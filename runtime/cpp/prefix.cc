@@ -28,8 +28,7 @@ std::vector<Ids> encode_prefixes(const xformc_search_options& given, const Manif
                                  const Tokenizer& tokenizer) {
   if (given.prefixes == nullptr) return {};
   if (!manifest.takes_prefix) {
-    throw invalid_argument("the texts of " + manifest.name + " cannot begin with given tokens", "",
-                           "rebuild it with `xformc build`; a search on a GPU takes none yet");
+    throw invalid_argument("the texts of " + manifest.name + " cannot begin with given tokens", "", BUILD_FOR_CPUS);
   }
   const Input& written = manifest.written();
   const auto vocabulary = tokenizer.find(written.name);

@@ -8,8 +8,7 @@ namespace xformc {
 
 void require_token_scores(const Manifest& manifest) {
   if (manifest.has_file(SCORES)) return;
-  throw invalid_argument(manifest.name + " has no scores of tokens", "",
-                         "rebuild it with `xformc build`; engines for a GPU have no scores of tokens yet");
+  throw invalid_argument(manifest.name + " has no scores of tokens", "", BUILD_FOR_CPUS);
 }
 
 std::vector<std::vector<float>> token_scores(const Model& model, const Stopper& stopper, const Manifest& manifest,

@@ -68,8 +68,7 @@ void take_tokens(const Values& found, int64_t most, int64_t vocabulary, const st
 
 void require_streams(const Manifest& manifest) {
   if (manifest.streams()) return;
-  throw invalid_argument(manifest.name + " has no streams of tokens", "",
-                         "rebuild it with `xformc build`; engines for a GPU have none yet");
+  throw invalid_argument(manifest.name + " has no streams of tokens", "", BUILD_FOR_CPUS);
 }
 
 Hypothesis stream_tokens(const Model& model, const Stopper& stopper, const Input& written, const Vocabulary& vocabulary,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from xformc.errors import UserError
+from xformc.format.abilities import CHECKS_DRAFTS, STREAMS
 from xformc.format.inputs import Input
 from xformc.format.interfaces import AT, COUNT, DONE, NEWEST, POSITIONS, READ
 from xformc.format.manifest import Manifest, SampleOptions
@@ -42,9 +43,7 @@ def speculation(manifest: Manifest, draft: tuple[Manifest, Session] | str, token
     wrong number of tokens.
     """
     most = checked_integer("draft_tokens", tokens, DRAFT_TOKENS, 1, MOST_DRAFT_TOKENS)
-    if not manifest.checks_drafts:
-        hint = "rebuild it with `xformc build`; engines for a GPU have no drafts yet"
-        raise UserError(f"{manifest.name} cannot check drafts", hint=hint)
+    manifest.require(CHECKS_DRAFTS)
     if draft == LOOKUP:
         return Speculation(lambda prompt, options: LookupDrafter(), most)
     if not isinstance(draft, tuple):
@@ -55,9 +54,7 @@ def speculation(manifest: Manifest, draft: tuple[Manifest, Session] | str, token
 
 
 def _require_same_vocabulary(manifest: Manifest, draft: Manifest) -> None:
-    if not draft.streams:
-        hint = "give a language model built for target native, cpu or portable by this version"
-        raise UserError(f"the draft {draft.name} has no streams of tokens", hint=hint)
+    draft.require(STREAMS)
     (own, its), hint = (_vocabulary(one) for one in (manifest, draft)), "train the draft with the same tokenizer"
     if own != its:
         raise UserError(f"the draft {draft.name} has another vocabulary than {manifest.name}", hint=hint)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Self
 
 from xformc.errors import UserError
+from xformc.format.abilities import STREAMS
 from xformc.format.manifest import Manifest
 from xformc.runtime.generation.generate import Continuation
 from xformc.runtime.generation.stops import NO_STOPS, REPLACEMENT, Stops
@@ -14,13 +15,6 @@ from xformc.runtime.generation.token_calls import TokenCalls
 MOST_AT_ONCE = 1024
 _UNFINISHED = f"{REPLACEMENT} "
 """What the end of a text has while the rest of a character is still to come, and a space that a token may remove."""
-
-
-def require_streams(manifest: Manifest) -> None:
-    """Raises: UserError for an engine without streams of tokens."""
-    if not manifest.streams:
-        hint = "rebuild it with `xformc build`; engines for a GPU have none yet"
-        raise UserError(f"{manifest.name} has no streams of tokens", hint=hint)
 
 
 class GrowingText:
@@ -126,7 +120,7 @@ class TokenStream:
 
 def open_stream(manifest: Manifest, calls: TokenCalls) -> TokenStream:
     """Return the stream of these calls. Raises: UserError for an engine without streams, and a wrong number at once."""
-    require_streams(manifest)
+    manifest.require(STREAMS)
     if type(calls.at_once) is not int or not 1 <= calls.at_once <= MOST_AT_ONCE:
         raise UserError(f"tokens_at_once must be an integer from 1 to {MOST_AT_ONCE}, not {calls.at_once!r}")
     return TokenStream(calls)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, TypeVar, Unpack
 
 from xformc.errors import UserError
+from xformc.format.abilities import REFILLS, STREAMS
 from xformc.format.manifest import SampleOptions
 from xformc.runtime.constraints.given import spelled_text
 from xformc.runtime.each import asked, values_of
@@ -29,12 +30,12 @@ from xformc.runtime.generation.sampling import (
 from xformc.runtime.generation.steer import PLAIN, Steering, continue_each
 from xformc.runtime.generation.stops import NO_STOPS, Stops, checked_stops
 from xformc.runtime.generation.token_calls import TokenCalls
-from xformc.runtime.generation.token_stream import TokenStream, open_stream, require_streams
+from xformc.runtime.generation.token_stream import TokenStream, open_stream
 from xformc.runtime.job import Job
 from xformc.runtime.methods.loaded import Loaded, refuse_idle, with_own
 from xformc.runtime.score import with_added_scores
 from xformc.runtime.searching.beams import refuse_beside_search, sampling_alone, searched_prompts, searches
-from xformc.runtime.serving.batch_server import Seats, require_refills
+from xformc.runtime.serving.batch_server import Seats
 from xformc.runtime.serving.continuations import Server
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.text.texts import prompt_limit
@@ -279,7 +280,7 @@ class Generating(Loaded):
         constraint = None if there in ([], ["draft"]) else self._constraint(regex, json_schema, allowed)
         if stops.texts:
             self._check_method("generate", "generate")
-            require_streams(self.manifest)
+            self.manifest.require(STREAMS)
         return Steering(drafting, constraint, stops)
 
     def _constraint(
@@ -287,7 +288,7 @@ class Generating(Loaded):
     ) -> Constraint:
         """Return what the texts match. Raises: UserError for an engine that has no constraints."""
         self._check_method("generate", "generate")
-        require_streams(self.manifest)
+        self.manifest.require(STREAMS)
         text = self.manifest.inputs[self.manifest.written]
         if allowed is not None:
             return constrain_by(allowed, text.pieces)
@@ -305,7 +306,7 @@ class Generating(Loaded):
     ) -> Generator[Continuation]:
         """Yield the continuations by a server. Raises: UserError at once for arguments that it has not, `idle`."""
         refuse_idle(idle)
-        require_refills(self.manifest)
+        self.manifest.require(REFILLS)
         seats, plain = Seats(slots, None, batching.workers), Batching(None, batching.max_batch_tokens)
 
         def run() -> Generator[Continuation]:

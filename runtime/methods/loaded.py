@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any, Self, TypeVar, cast
 
 from xformc.errors import UserError
+from xformc.format.abilities import SCORES_TEXTS
 from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest, numbers
 from xformc.format.tasks import TASKS, tasks_with
@@ -18,7 +19,7 @@ from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.options import SearchArguments, resolve_options
 from xformc.runtime.predict import Example, encode_example
 from xformc.runtime.rows import Row
-from xformc.runtime.score import require_scores, with_token_scores
+from xformc.runtime.score import with_token_scores
 from xformc.runtime.searching.allow import check_allowed, write_allowed
 from xformc.runtime.searching.choose import sampling
 from xformc.runtime.searching.phrases import Phrase, with_phrases
@@ -158,7 +159,7 @@ class Loaded:
 
     def _with_scores(self) -> Manifest:
         """Return the manifest. Raises: UserError if the engine has no scores of tokens."""
-        require_scores(self.manifest)
+        self.manifest.require(SCORES_TEXTS)
         return self.manifest
 
     def _tokenizer_of(self, inputs: Mapping[str, Input]) -> Tokenizer | None:

@@ -5,13 +5,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from xformc.errors import UserError
+from xformc.format.abilities import SCORES_TEXTS
 from xformc.format.tasks import TASKS
 from xformc.runtime.job import Job, as_it_is, paired
 from xformc.runtime.methods.translating import Translating
 from xformc.runtime.options import SearchArguments
 from xformc.runtime.predict import Example
 from xformc.runtime.rows import Row
-from xformc.runtime.score import Given, encode_given, require_scores, score_rows, tokens_read
+from xformc.runtime.score import Given, encode_given, score_rows, tokens_read
 from xformc.runtime.searching.choose import WEIGHT, Pool, reranking, with_hypotheses
 from xformc.runtime.searching.prefix import Prefix, check_scores, prefix_encoder, scores_of
 from xformc.runtime.searching.translate import Hypothesis
@@ -90,7 +91,7 @@ class Scoring(Translating):
 
     def score_rows(self, rows: Iterable[Row]) -> Generator[Hypothesis]:
         """Score the texts of any number of rows, whose tokens are PREFIX, in constant memory (`runtime.score`)."""
-        require_scores(self.manifest)
+        self.manifest.require(SCORES_TEXTS)
         return self._scores_of(as_it_is).stream(self.session, rows, Batching(None, MAX_BATCH_TOKENS))
 
     def rerank(

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.abilities import REFILLS
 from xformc.runtime.constraints.automaton import Automaton, Matching, with_starts
 from xformc.runtime.constraints.given import ForTexts, Schema, resolve_constraint
 from xformc.runtime.each import asked
@@ -27,7 +28,7 @@ from xformc.runtime.searching.prefix import Prefix, begin_with
 from xformc.runtime.searching.samples import checked_samples, samples_of, search_alone
 from xformc.runtime.searching.search import SearchResult, check_source, search
 from xformc.runtime.searching.translate import Hypothesis
-from xformc.runtime.serving.batch_server import Seats, require_refills
+from xformc.runtime.serving.batch_server import Seats
 from xformc.runtime.serving.translations import TranslationServer
 from xformc.runtime.stream import MAX_BATCH_TOKENS, Batching
 from xformc.runtime.text.texts import encode_line, whole_limit
@@ -302,7 +303,7 @@ class Translating(Loaded):
     ) -> Generator[list[Hypothesis]]:
         """Yield the hypotheses by a server. Raises: UserError at once for arguments that it has not, `idle`."""
         refuse_idle(idle)
-        require_refills(self.manifest)
+        self.manifest.require(REFILLS)
         seats, plain = Seats(slots, None, batching.workers), Batching(None, batching.max_batch_tokens)
 
         def run() -> Generator[list[Hypothesis]]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.abilities import ALIGNS_TEXTS
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest
 from xformc.format.names import ALIGNMENTS
@@ -28,18 +29,11 @@ WORDS = "words"
 """What a row has beside its inputs: the words of each token of the source, int64 [source, 2]."""
 
 
-def require_alignments(manifest: Manifest) -> None:
-    """Raises: UserError for an engine without alignments."""
-    if not manifest.aligns_texts:
-        hint = "they need attention to the source, and a target other than a GPU's; rebuild older engines"
-        raise UserError(f"{manifest.name} has no alignments", hint=hint)
-
-
 def aligning(
     job: Job[str, Row, list[Hypothesis]], manifest: Manifest, tokenizer: Tokenizer
 ) -> Job[str, Row, list[Hypothesis]]:
     """Return the job whose hypotheses have alignments. Raises: UserError for an engine without them."""
-    require_alignments(manifest)
+    manifest.require(ALIGNS_TEXTS)
     with_words = partial(_with_words, tokenizer=tokenizer, tail=len(manifest.inputs[SOURCE].special.after))
 
     def run(session: Session, rows: Sequence[Row]) -> list[list[Hypothesis]]:
@@ -60,7 +54,7 @@ def alignments(
     manifest: Manifest, tokenizer: Tokenizer, max_batch_tokens: int, *, truncate: bool
 ) -> Job[tuple[str, str], Row, Alignment]:
     """Return the job that aligns given pairs of texts. Raises: UserError for an engine without alignments."""
-    require_alignments(manifest)
+    manifest.require(ALIGNS_TEXTS)
     limits = {name: whole_limit(manifest.inputs[name].longest, max_batch_tokens) for name in (SOURCE, TARGET)}
     tails = {name: len(manifest.inputs[name].special.after) for name in limits}
 

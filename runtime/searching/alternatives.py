@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from xformc.errors import UserError
-from xformc.format.interfaces import BY_TEXT, PREFIX
+from xformc.format.abilities import TAKES_OPTIONS_BY_TEXT, TAKES_PREFIXES
+from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest, SearchOptions
 from xformc.runtime.job import Job
 from xformc.runtime.options import checked_integer
 from xformc.runtime.rows import Row
-from xformc.runtime.searching.prefix import REBUILD
 from xformc.runtime.searching.translate import Hypothesis, write_rows
 from xformc.runtime.session import Session
 from xformc.runtime.text.tokenizer import Tokenizer
@@ -37,8 +37,8 @@ def checked_alternatives(manifest: Manifest, given: int | None, beside: Mapping[
     if manifest.suppress_first:
         message = f"{manifest.name} suppresses tokens after the prefix; alternatives would move them by one place"
         raise UserError(message, hint="leave out alternatives, or build it without decode.suppress_first")
-    if not {PREFIX, BY_TEXT} <= {*manifest.controls}:
-        raise UserError(f"the texts of {manifest.name} cannot begin with given tokens", hint=REBUILD)
+    for ability in (TAKES_PREFIXES, TAKES_OPTIONS_BY_TEXT):
+        manifest.require(ability)
     most = min(MOST, manifest.inputs[manifest.written].pieces // 4)
     return checked_integer("alternatives", given, 1, 1, max(1, most))
 

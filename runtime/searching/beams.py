@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 
 from xformc.errors import UserError
+from xformc.format.abilities import SEARCHES_PROMPTS
 from xformc.format.interfaces import PROMPTS
 from xformc.format.manifest import Manifest, SearchOptions
 from xformc.format.names import BEAMS
@@ -67,9 +68,7 @@ def resolve_beams(manifest: Manifest, arguments: Mapping[str, Any], pieces: Piec
 
     Raises: UserError as `resolve_options`, and for an engine without such a search.
     """
-    if not manifest.searches_prompts:
-        hint = "rebuild it with `xformc build`; not for a GPU"
-        raise UserError(f"{manifest.name} has no beam search", hint=hint)
+    manifest.require(SEARCHES_PROMPTS)
     given = {name: value for name, value in arguments.items() if value is not None}
     idle = [name for name in given if name not in _KNOWN]
     if idle:

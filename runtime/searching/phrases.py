@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.abilities import TAKES_PHRASES
 from xformc.format.interfaces import PHRASES
 from xformc.format.manifest import Manifest
 from xformc.runtime.job import Job, paired
@@ -36,9 +37,7 @@ def with_phrases(
 
     Raises: UserError for an engine without phrases, and, when it is read, for a phrase that does not fit.
     """
-    if PHRASES not in manifest.controls:
-        hint = "rebuild it with `xformc build`; a search on a GPU takes none yet"
-        raise UserError(f"the search of {manifest.name} has no phrases", hint=hint)
+    manifest.require(TAKES_PHRASES)
 
     def encode(line: int, pair: tuple[Item, Sequence[Phrase]]) -> Row:
         item, wanted = pair

@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.abilities import SCORES_TEXTS, TAKES_PREFIXES
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest
+from xformc.format.targets import BUILD_FOR_CPUS
 from xformc.runtime.job import Job, paired
 from xformc.runtime.rows import Row
 from xformc.runtime.searching.translate import Hypothesis
@@ -19,8 +21,6 @@ from xformc.runtime.text.tokenizer import Tokenizer
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
-
-REBUILD = "rebuild it with `xformc build`; a search on a GPU takes none yet"
 
 Prefix = str | Sequence[int]
 """What a text begins with: text, or token ids."""
@@ -57,9 +57,8 @@ def check_scores(manifest: Manifest) -> None:
     if manifest.decoding == "forward":
         message = f"{manifest.name} writes no text, so it has no scores of texts"
         raise UserError(message, hint="scores need an engine that writes text")
-    if not (manifest.scores_texts if manifest.decoding == "sample" else PREFIX in manifest.controls):
-        hint = "rebuild it with `xformc build`; engines for a GPU score no texts yet"
-        raise UserError(f"{manifest.name} cannot score given texts", hint=hint)
+    if not manifest.can(SCORES_TEXTS if manifest.decoding == "sample" else TAKES_PREFIXES):
+        raise UserError(f"{manifest.name} cannot score given texts", hint=BUILD_FOR_CPUS)
 
 
 def scores_of(
@@ -89,8 +88,8 @@ def prefix_encoder(
 
     Raises: UserError for an engine without prefixes.
     """
-    if PREFIX not in manifest.controls and not (whole and manifest.scores_texts):
-        raise UserError(f"the texts of {manifest.name} cannot begin with given tokens", hint=REBUILD)
+    if not (whole and manifest.can(SCORES_TEXTS)):
+        manifest.require(TAKES_PREFIXES)
     name = manifest.written
     written = manifest.inputs[name]
     special, most = written.special, scored_limit(written.longest).tokens

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from xformc.errors import UserError
+from xformc.format.abilities import SAMPLES_TEXTS
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions
 from xformc.format.names import SAMPLES
@@ -56,8 +57,7 @@ def samples_of(
 
     Raises: UserError for an option of the search alone, and for an engine without samples.
     """
-    if not manifest.samples_texts:
-        raise UserError(f"{manifest.name} samples no texts", hint="rebuild it with `xformc build`; not for a GPU")
+    manifest.require(SAMPLES_TEXTS)
     first = check_seed(seed)
     shared = dict(arguments)
 

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from xformc.errors import UserError
+from xformc.format.abilities import TAKES_AUTOMATA
 from xformc.format.interfaces import PREFIX, START, TIMED
 from xformc.format.manifest import Manifest, SearchOptions
 from xformc.format.speech import TRANSCRIBE, Speech, Timestamps
-from xformc.runtime.constraints.automaton import FREE, Matching, require_constraints
+from xformc.runtime.constraints.automaton import FREE, Matching
 from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.options import checked_number, checked_word
 from xformc.runtime.rows import Row
@@ -248,7 +249,7 @@ def _timed(manifest: Manifest, speech: Speech, decode: Callable[[Sequence[int]],
     if speech.timestamps is None:
         message = f"{manifest.name} knows no timestamps"
         raise UserError(message, hint="its spec needs `decode: {speech: {timestamps: {first: ..}}}`")
-    require_constraints(manifest)
+    manifest.require(TAKES_AUTOMATA)
     return Timed(speech.timestamps, speech.no_timestamps, manifest.inputs[manifest.written].special.end, decode)
 
 
@@ -278,7 +279,7 @@ def _begin(speech: Speech, task: str | None, timed: bool, language: str) -> NDAr
 
 def _find(manifest: Manifest, session: Session, speech: Speech, row: Row) -> str:
     """Return the language of a sound: the likeliest first token of a text among those of the languages."""
-    require_constraints(manifest)
+    manifest.require(TAKES_AUTOMATA)
     assert isinstance(manifest.defaults, SearchOptions)
     if len(row[next(iter(manifest.given))]) == 0:
         return next(iter(speech.languages))

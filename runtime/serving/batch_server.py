@@ -14,7 +14,6 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from weakref import WeakSet
 
 from xformc.errors import UserError
-from xformc.format.manifest import Manifest
 from xformc.runtime.generation.token_stream import MOST_AT_ONCE
 from xformc.runtime.options import checked_integer
 from xformc.runtime.session import MAX_THREADS, Session
@@ -116,14 +115,6 @@ class Awaited(Future[Result], Generic[Result, AnyText]):
 
 
 AnyReply = TypeVar("AnyReply", bound=Awaited[Any, Any])
-
-
-def require_refills(manifest: Manifest) -> None:
-    """Raises: UserError for an engine without batches that refill."""
-    if not manifest.refills:
-        have = "language models not for a GPU and translation models of target native have them"
-        hint = f"{have}, unless their engines are older, or their attention is one that no kernel computes"
-        raise UserError(f"{manifest.name} has no batches that refill", hint=hint)
 
 
 @dataclass(eq=False)

@@ -5,13 +5,14 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from functools import partial
 from typing import Unpack
 
+from xformc.format.abilities import REFILLS
 from xformc.format.manifest import Manifest, SampleOptions
 from xformc.runtime.generation.generate import Continuation, Prompt, added_text
 from xformc.runtime.generation.sampling import MAX_NEW_TOKENS, SampleArguments
 from xformc.runtime.generation.stops import NO_STOPS, Stops, checked_stops
 from xformc.runtime.generation.token_stream import GrowingText
 from xformc.runtime.options import checked_integer
-from xformc.runtime.serving.batch_server import Awaited, BatchServer, Seats, require_refills
+from xformc.runtime.serving.batch_server import Awaited, BatchServer, Seats
 from xformc.runtime.serving.sampled_batch import RefillingBatch, Text
 from xformc.runtime.session import Session
 
@@ -100,7 +101,7 @@ class Server(BatchServer[Reply]):
         stops: Stops = NO_STOPS,
     ) -> None:
         """See `Engine.serve`. `encode` makes a prompt of a text, its seed and own options, `decode` a text of ids."""
-        require_refills(manifest)
+        manifest.require(REFILLS)
         text = manifest.inputs[manifest.written]
         self._begun, self._stops = text.special.begun, stops
         self._options, self._encode, self._decode = options, encode, decode

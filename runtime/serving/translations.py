@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Unpack
 
+from xformc.format.abilities import REFILLS
 from xformc.format.manifest import Manifest, SearchOptions
 from xformc.runtime.options import SearchArguments
 from xformc.runtime.rows import Row, row_lengths
 from xformc.runtime.searching.prefix import Prefix
 from xformc.runtime.searching.translate import Hypothesis, hypotheses_of
-from xformc.runtime.serving.batch_server import Awaited, BatchServer, Seats, require_refills
+from xformc.runtime.serving.batch_server import Awaited, BatchServer, Seats
 from xformc.runtime.serving.searched_batch import RefillingSearch, Search, search_of
 from xformc.runtime.session import Session
 from xformc.runtime.text.tokenizer import Tokenizer
@@ -53,7 +54,7 @@ class TranslationServer(BatchServer[TranslationReply]):
         seats: Seats,
     ) -> None:
         """See `Engine.serve`. `encode` makes a row of a text, its prefix and its own options."""
-        require_refills(manifest)
+        manifest.require(REFILLS)
         target = manifest.inputs[manifest.written]
         self._manifest, self._options, self._encode, self._tokenizer = manifest, options, encode, tokenizer
 

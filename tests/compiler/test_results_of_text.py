@@ -153,11 +153,7 @@ def test_closing_an_engine_closes_both_models(tmp_path: Path) -> None:
             "cuda",
             "--target cuda has no way for guess, the search of CTC",
         ),
-        (
-            SPEC + "decode: {stop_rule: best}\n",
-            "cuda",
-            "--target cuda has no search with decode.stop_rule",
-        ),
+        (SPEC + "decode: {stop_rule: best}\n", "cuda", "--target cuda has no search with decode.stop_rule"),
     ],
 )
 def test_what_fixed_shapes_lack_is_refused(tmp_path: Path, text: str, target: Target, message: str) -> None:

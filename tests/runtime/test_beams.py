@@ -107,7 +107,7 @@ def test_engines_without_the_model_say_so(engine: Engine) -> None:
     old = replace(engine, manifest=replace(engine.manifest, beams=None))
     with pytest.raises(UserError, match="has no beam search") as caught:
         old.generate(["one"], beam_size=2)
-    assert caught.value.hint == "rebuild it with `xformc build`; not for a GPU"
+    assert caught.value.hint == "build with --target native, cpu or portable"
 
 
 def test_the_command_prints_the_best_texts(xformc: CommandLine, folder: Path, engine: Engine, tmp_path: Path) -> None:

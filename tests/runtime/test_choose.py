@@ -200,8 +200,8 @@ def test_the_command_line_reranks(
 def test_wrong_second_engines_are_refused(xformc: CommandLine, folders: tuple[Path, Path]) -> None:
     first, second = folders
     for name, message in {
-        "copy": "translation cannot score given texts\nhint: rebuild it with `xformc build`",
-        "generate": "language_model cannot score given texts\nhint: rebuild it with `xformc build`",
+        "copy": "translation cannot score given texts\nhint: build with --target native, cpu or portable",
+        "generate": "language_model cannot score given texts\nhint: build with --target native, cpu or portable",
         "judged": "transcription reads first (tokens), second (tokens), and spec reads source (tokens)",
     }.items():
         assert message in mistake(xformc("translate", first, "--rerank", FOLDER / name, stdin="one\n"))

@@ -12,13 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from xformc.compiler.spec import Spec, load_spec
+from xformc.format.abilities import SCORES_TEXTS
 from xformc.format.interfaces import PREFIX
 from xformc.format.names import MODEL, SPEC
 from xformc.format.reader import read_manifest
 from xformc.runtime import Engine, load
 from xformc.runtime.options import checked_integer
 from xformc.runtime.rows import Row
-from xformc.runtime.score import FIRST, require_scores
+from xformc.runtime.score import FIRST
 from xformc.runtime.searching.translate import PROMPT
 from xformc.runtime.text.texts import encode_text
 from xformc.trainer.data.text_files import Texts
@@ -66,9 +67,9 @@ def engine_perplexity(
     lines = texts.columns[manifest.written]
     size = sum(len(line.encode()) for line in lines)
     text = "text" if document else "text without line ends"
-    if not manifest.scores_texts:
+    if not manifest.can(SCORES_TEXTS):
         if windows.given or document:
-            require_scores(manifest)
+            manifest.require(SCORES_TEXTS)
         return likelihood_measures(*_by_torch(engine, spec, texts), size, "by the training graph in PyTorch", text)
     context, stride = windows.resolved(spec, manifest.inputs[manifest.written].longest)
     loss, count = 0.0, 0

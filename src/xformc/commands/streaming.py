@@ -9,6 +9,7 @@ from typer import Option
 
 from xformc.commands.text_lines import one_line, output_text
 from xformc.errors import UserError
+from xformc.format.abilities import STREAMS
 from xformc.format.manifest import Manifest
 from xformc.runtime import Engine
 from xformc.runtime.text.texts import TooLongError
@@ -22,7 +23,7 @@ def streams(stream: bool | None, manifest: Manifest, output: Path | None, *, as_
     if stream and as_json:
         raise UserError("--stream prints text, and --json prints objects", hint="leave one of them out")
     if stream is None:
-        return output is None and not as_json and manifest.streams and sys.stdout.isatty()
+        return output is None and not as_json and manifest.can(STREAMS) and sys.stdout.isatty()
     return stream
 
 

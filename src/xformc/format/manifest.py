@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from xformc.errors import UserError
+from xformc.format.abilities import Ability
 from xformc.format.inputs import Input
 from xformc.format.interfaces import given_inputs
-from xformc.format.names import ADVANCE, ALIGNMENTS, BEAMS, CHECK, CONTINUE, JOIN, PROMPT, REFILL, SAMPLES, SCORES
 from xformc.format.plans import Plan
 from xformc.format.precision import Caches, Precision
 from xformc.format.results import Result
@@ -169,40 +169,14 @@ class Manifest:
         """The names of arrays and columns that only training needs."""
         return ("labels", *self.results)
 
-    @property
-    def scores_texts(self) -> bool:
-        """Whether the engine gives the probabilities of the tokens of given texts."""
-        return SCORES in self.files
+    def can(self, ability: Ability) -> bool:
+        """Whether the engine has an ability."""
+        return ability.control in self.controls or any(self.files.keys() >= models for models in ability.models)
 
-    @property
-    def samples_texts(self) -> bool:
-        """Whether the engine, which searches, samples texts as well."""
-        return SAMPLES in self.files
-
-    @property
-    def searches_prompts(self) -> bool:
-        """Whether the engine, which samples, searches for continuations as well."""
-        return self.beams is not None and BEAMS in self.files
-
-    @property
-    def aligns_texts(self) -> bool:
-        """Whether the engine gives the alignments of texts and their translations."""
-        return ALIGNMENTS in self.files
-
-    @property
-    def streams(self) -> bool:
-        """Whether the engine gives tokens as they are sampled."""
-        return self.files.keys() >= {PROMPT, CONTINUE}
-
-    @property
-    def checks_drafts(self) -> bool:
-        """Whether the engine continues texts by drafted tokens."""
-        return self.streams and CHECK in self.files
-
-    @property
-    def refills(self) -> bool:
-        """Whether the engine has batches whose texts join and leave."""
-        return REFILL in self.files or self.files.keys() >= {JOIN, ADVANCE}
+    def require(self, ability: Ability) -> None:
+        """Raises: UserError for an engine without an ability."""
+        if not self.can(ability):
+            raise UserError(ability.lacking.format(self.name), hint=ability.hint)
 
     @property
     def labels_words(self) -> bool:
