@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import CommandLine, mistake
+from tiny_engine import train_tokenizer
 
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
@@ -43,6 +44,31 @@ model:
   tagged: {from: states, do: [linear: tags]}
   pooled: {from: states, do: [mean]}
 """
+TWO_SOURCES = """\
+sizes: {d_model: 8, vocabulary: 80, one: 1, kinds: 2}
+inputs: {source: {tokens: vocabulary}, context: {tokens: vocabulary}, target: {tokens: vocabulary}}
+results: {target: {text: logits}, quality: {numbers: good}, kind: {labels: sort}}
+model:
+  before: {from: context, do: [embedding: d_model, mean]}
+  both: {from: source, do: [embedding: d_model, mean, {plus: before}, tanh]}
+  good: {from: both, do: [linear: one]}
+  sort: {from: both, do: [linear: kinds]}
+  states: {from: target, do: [embedding: d_model, {gru_from: {start: both}}]}
+  logits: {from: states, do: [linear: vocabulary]}
+decode: {beam_size: 2, max_length: {offset: 3}}
+"""
+
+
+@pytest.fixture(scope="module")
+def two_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an engine that reads two texts and writes one."""
+    folder = tmp_path_factory.mktemp("two")
+    train_tokenizer(folder / "tokenizer.model")
+    (folder / "model.yaml").write_text(TWO_SOURCES)
+    tokenizers = dict.fromkeys(("source", "context", "target"), folder / "tokenizer.model")
+    labels, spec = {"kind": ["bad", "good"]}, load_spec(folder / "model.yaml")
+    assert build_engine(spec, None, tokenizers, "portable", folder / "engine", labels=labels).passed
+    return folder / "engine"
 
 
 @pytest.fixture
@@ -147,6 +173,31 @@ def test_predict_writes_the_texts_of_ctc(xformc: CommandLine, built, tmp_path: P
     spec = tmp_path / "model.yaml"
     assert xformc("build", spec, "-o", tmp_path / "int8", "--target", "cpu", "--precision", "int8").code == 0
     assert xformc("report", spec).code == xformc("draw", spec, "-o", tmp_path / "model.svg").code == 0
+
+
+def test_an_empty_text_beside_another_is_a_text(xformc: CommandLine, two_sources: Path) -> None:
+    examples = [("two dogs", "hello"), ("", "hello"), ("two dogs", ""), ("", "")]
+    with load(two_sources, threads=1) as engine:
+        together = engine.transcribe(examples)
+        alone = [engine.transcribe([one])[0] for one in examples]
+    assert [bool(one[0].tokens) for one in together] == [True, True, True, False]
+    lines = "".join("\t".join(one) + "\n" for one in examples)
+    rows = [json.loads(line) for line in xformc("transcribe", two_sources, "--json", stdin=lines).out.splitlines()]
+    for row, first, second in zip(rows, together, alone, strict=True):
+        assert row["hypotheses"][0]["text"] == first[0].text == second[0].text
+        assert row["quality"]["numbers"] == pytest.approx(first[0].results["quality"].tolist(), abs=1e-5)
+        assert first[0].results["quality"] == pytest.approx(second[0].results["quality"], abs=1e-5)
+
+
+def test_evaluate_scores_an_empty_text_and_counts_the_lines_that_it_leaves_out(
+    xformc: CommandLine, two_sources: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    right, no_source, no_number = "two\tone\ttwo\t0.5\tgood", "\t\ttwo\t0.5\tgood", "two\tone\ttwo\t\tgood"
+    (tmp_path / "test.tsv").write_text(f"{right}\ntwo\t\ttwo\t0.5\tbad\n{no_source}\n\n{no_number}\n")
+    found = json.loads(xformc("evaluate", two_sources, tmp_path / "test.tsv", "--json").out)
+    assert (found["examples"], found["left_out"]) == (2, 3)
+    warning = f"left out 3 of 5 lines, which have an empty column; the first is {tmp_path}/test.tsv:3"
+    assert caplog.messages == [warning]
 
 
 def test_the_wrong_method_and_the_wrong_input_are_mistakes(xformc: CommandLine, built, tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Scoring an engine on a test set: how the files of each task are read, and what is measured."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -20,12 +22,14 @@ from xformc.trainer.data.file_columns import read_files
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.npz import Arrays, read_arrays
 from xformc.trainer.data.splits import suffix_of
-from xformc.trainer.data.text_files import Texts, read_rows, read_texts
+from xformc.trainer.data.text_files import Complete, Texts, is_example, is_full, read_rows, read_texts
 from xformc.trainer.scores.brackets import bracket_measures
 from xformc.trainer.scores.label_scores import score_labels
 from xformc.trainer.scores.metrics import Measure, make_bleu, translation_measures
 from xformc.trainer.scores.parallel_text import Parallel, read_parallel
 from xformc.trainer.scores.perplexity import Windows, engine_perplexity
+
+logger = logging.getLogger(__name__)
 
 Metric = Literal["text", "brackets"]
 Data = Parallel | Texts | Arrays
@@ -67,12 +71,16 @@ class ScoreOptions:
 
 @dataclass(frozen=True)
 class Scores:
-    """The measures, the counts of tokens, sentences and so on, the time, and the translations or labels."""
+    """The measures, the counts of tokens, sentences and so on, the time, and the translations or labels.
+
+    left_out: the lines of the test set that are not scored, because a column is empty.
+    """
 
     measures: Sequence[Measure]
     counts: Mapping[str, int]
     seconds: float
     outputs: Sequence[str] = ()
+    left_out: int = 0
 
     def lines(self) -> list[str]:
         """The scores for a reader."""
@@ -83,7 +91,7 @@ class Scores:
         """The scores for a program."""
         rates = {f"{name}_per_second": count / self.seconds for name, count in self.counts.items()}
         measures = {measure.key: measure.json() for measure in self.measures}
-        return {**measures, **self.counts, "seconds": self.seconds, **rates}
+        return {**measures, **self.counts, "left_out": self.left_out, "seconds": self.seconds, **rates}
 
 
 @dataclass(frozen=True)
@@ -101,12 +109,21 @@ class Scorer:
 
 
 def evaluate_engine(engine: Path, files: Sequence[Path], options: ScoreOptions, watch: Watch) -> Scores:
-    """Score the engine in this folder on the test set in these files. Raises: UserError for what does not fit it."""
+    """Score the engine in this folder on the test set in these files, and log how many of its lines are left out.
+
+    Raises: UserError for what does not fit it.
+    """
     make_bleu(options.tokenize)
     manifest = read_manifest(engine)
     scorer = SCORERS[manifest.task]
     options.require(manifest.task, scorer.used)
-    return scorer.score(engine, scorer.read(files, manifest, options, engine), options, watch)
+    data = scorer.read(files, manifest, options, engine)
+    left_out = data.empty if isinstance(data, Texts) else 0
+    if isinstance(data, Texts) and left_out:
+        total = len(data) + left_out
+        message = "left out %s of %s lines, which have an empty column; the first is %s"
+        logger.warning(message, f"{left_out:,}", f"{total:,}", data.first_empty)
+    return replace(scorer.score(engine, data, options, watch), left_out=left_out)
 
 
 def evaluate_split(engine: Path, task: str, data: Texts | Arrays) -> Sequence[Measure]:
@@ -156,7 +173,7 @@ def _read_labels(files: Sequence[Path], manifest: Manifest, options: ScoreOption
     path = _only(files, "test.tsv")
     if path.suffix == ".npz":
         return read_arrays(path)
-    texts = read_texts((path,), (*manifest.inputs, COLUMN))
+    texts = read_texts((path,), (*manifest.inputs, COLUMN), _complete(manifest))
     named = {name: item for name, item in manifest.inputs.items() if suffixes_of(item)}
     return read_files(texts, named) if named else texts
 
@@ -194,7 +211,8 @@ def _read_results(files: Sequence[Path], manifest: Manifest, options: ScoreOptio
     if suffix_of(path) not in schema.suffixes:
         wanted = " or ".join(f".{suffix}" for suffix in schema.suffixes)
         raise UserError(f"{manifest.name} is evaluated on a {wanted} file", place=str(path))
-    return read_split((path,), schema)
+    paired = schema.paired or schema.objective is not None
+    return read_split((path,), schema, is_full if paired else _complete(manifest))
 
 
 def _score_results(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:
@@ -205,6 +223,12 @@ def _score_results(engine: Path, data: Data, options: ScoreOptions, watch: Watch
         start = time.perf_counter()
         measures, lines = score_results(loaded, engine, data)
     return Scores(measures, {"examples": len(lines)}, time.perf_counter() - start, lines)
+
+
+def _complete(manifest: Manifest) -> Complete:
+    """A text may be empty beside other inputs: then it is its end token. Words have none."""
+    ends = {name for name, item in manifest.given.items() if item.kind == "tokens" and item.special.ends}
+    return partial(is_example, given=list(manifest.given), empty=set[str]() if manifest.labels_words else ends)
 
 
 def _only(files: Sequence[Path], example: str) -> Path:
