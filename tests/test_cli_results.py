@@ -189,6 +189,14 @@ def test_an_empty_text_beside_another_is_a_text(xformc: CommandLine, two_sources
         assert first[0].results["quality"] == pytest.approx(second[0].results["quality"], abs=1e-5)
 
 
+def test_what_an_example_lacks_is_an_empty_cell_and_null(xformc: CommandLine, two_sources: Path) -> None:
+    assert xformc("transcribe", two_sources, stdin="\t\n").out == "\t\t\n"
+    row = json.loads(xformc("transcribe", two_sources, "--json", stdin="\t\n").out)
+    assert row["quality"] == {"numbers": None}
+    assert row["kind"] == {"label": None, "probabilities": {}}
+    assert row["hypotheses"] == [{"text": "", "score": 0.0}]
+
+
 def test_evaluate_scores_an_empty_text_and_counts_the_lines_that_it_leaves_out(
     xformc: CommandLine, two_sources: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

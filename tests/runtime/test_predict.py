@@ -244,3 +244,16 @@ def test_no_label_is_a_dash() -> None:
     assert kind.line(kind.value(whole, [np.array([0.1, 0.2], np.float32)])) == "-"
     assert kind.line(kind.value(words, [np.array([[0.1, 0.2], [0.7, 0.8]], np.float32)])) == "- a,b"
     assert kind.line(kind.nothing(words)) == ""
+
+
+def test_an_example_without_positions_has_empty_cells_and_null_in_json() -> None:
+    for name, axes, empty in (
+        ("numbers", {}, "numbers"),
+        ("numbers", {"n": 2}, "numbers"),
+        ("vectors", {"d": 2}, "vector"),
+    ):
+        whole = Result(name, axes)
+        kind, each = kind_of(whole), replace(whole, positions="words")
+        assert kind.line(kind.nothing(whole)) == kind.line(kind.nothing(each)) == ""
+        assert kind.fields(whole, kind.nothing(whole)) == {empty: None}
+        assert kind.fields(each, kind.nothing(each)) == {name: []}
