@@ -208,6 +208,20 @@ def test_evaluate_scores_an_empty_text_and_counts_the_lines_that_it_leaves_out(
     assert caplog.messages == [warning]
 
 
+def test_evaluate_scores_declared_text_as_translations(xformc: CommandLine, two_sources: Path, tmp_path: Path) -> None:
+    examples = [("two dogs", "hello"), ("a man", "one")]
+    with load(two_sources, threads=1) as engine:
+        texts = [best.text for best, *_ in engine.transcribe(examples, beam_size=3)]
+    rows = [f"{source}\t{context}\tone two three four\t0.5\tgood\n" for source, context in examples]
+    (tmp_path / "test.tsv").write_text("".join(rows))
+    arguments = ("evaluate", two_sources, tmp_path / "test.tsv", "--json", "--tokenize", "none", "--beam-size", "3")
+    result = xformc(*arguments, "-o", tmp_path / "out.txt")
+    found = json.loads(result.out)
+    assert [line.split("\t")[0] for line in (tmp_path / "out.txt").read_text().splitlines()] == texts
+    assert found["bleu"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
+    assert found["chrf"]["score"] >= 0 and found["wer"] > 0
+
+
 def test_the_wrong_method_and_the_wrong_input_are_mistakes(xformc: CommandLine, built, tmp_path: Path) -> None:
     engine = built(CAPTIONS)
     np.savez(tmp_path / "data.npz", picture=np.zeros((1, 3, 2), np.float32))

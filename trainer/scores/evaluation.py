@@ -17,6 +17,7 @@ from xformc.format.tasks import RESULTS, SAMPLED, WRITING
 from xformc.runtime import load
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.media.reader import suffixes_of
+from xformc.runtime.options import BeamArguments
 from xformc.runtime.searching.translate import Hypothesis
 from xformc.trainer.data.file_columns import read_files
 from xformc.trainer.data.label_names import COLUMN
@@ -59,6 +60,11 @@ class ScoreOptions:
     context: int | None = None
     stride: int | None = None
     document: bool = False
+
+    @property
+    def search(self) -> BeamArguments:
+        """The options of the search."""
+        return {"beam_size": self.beam_size, "length_penalty": self.length_penalty, "preset": self.preset}
 
     def require(self, task: str, used: Sequence[str]) -> None:
         """Raises: UserError for options that were given although the task does not use them."""
@@ -152,13 +158,7 @@ def _score_translations(engine: Path, data: Data, options: ScoreOptions, watch: 
     assert isinstance(data, Parallel)
     loaded = load(engine, threads=options.threads, device=options.device)
     start, count = time.perf_counter(), len(data.sources)
-    stream = loaded.translate_stream(
-        data.sources,
-        truncate=options.truncate,
-        beam_size=options.beam_size,
-        length_penalty=options.length_penalty,
-        preset=options.preset,
-    )
+    stream = loaded.translate_stream(data.sources, truncate=options.truncate, **options.search)
     found = [best for best, *_ in watch(stream, count)]
     seconds = time.perf_counter() - start
     outputs = [best.text for best in found]
@@ -221,7 +221,7 @@ def _score_results(engine: Path, data: Data, options: ScoreOptions, watch: Watch
     assert not isinstance(data, Parallel)
     with load(engine, threads=options.threads, device=options.device) as loaded:
         start = time.perf_counter()
-        measures, lines = score_results(loaded, engine, data)
+        measures, lines = score_results(loaded, engine, data, make_bleu(options.tokenize), options.search)
     return Scores(measures, {"examples": len(lines)}, time.perf_counter() - start, lines)
 
 
@@ -239,7 +239,14 @@ def _only(files: Sequence[Path], example: str) -> Path:
 
 
 _OF_TEXTS = ("context", "stride", "document")
-_RESULTS = Scorer(_read_results, _score_results, ("threads", "device", "output"))
+_SEARCH = ("beam_size", "length_penalty", "preset")
+
+
+def _results(*used: str) -> Scorer:
+    """The scorer of declared results, with what it uses beside the options of every engine."""
+    return Scorer(_read_results, _score_results, ("threads", "device", "output", *used))
+
+
 _LABELS = Scorer(_read_labels, _score_labels, ("truncate", "threads", "device", "output"))
 SCORERS: Mapping[str, Scorer] = {
     "translation": Scorer(
@@ -250,8 +257,8 @@ SCORERS: Mapping[str, Scorer] = {
     "language_model": Scorer(_read_text, _score_continuations, ("threads", *_OF_TEXTS)),
     "tagging": _LABELS,
     "classification": _LABELS,
-    WRITING: _RESULTS,
-    SAMPLED: _RESULTS,
-    RESULTS: _RESULTS,
+    WRITING: _results("tokenize", *_SEARCH),
+    SAMPLED: _results("tokenize"),
+    RESULTS: _results(),
 }
 """How engines of each task are scored."""
