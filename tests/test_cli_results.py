@@ -208,6 +208,30 @@ def test_evaluate_scores_an_empty_text_and_counts_the_lines_that_it_leaves_out(
     assert caplog.messages == [warning]
 
 
+def test_lines_of_json_name_the_texts_and_may_have_options(
+    xformc: CommandLine, two_sources: Path, tmp_path: Path
+) -> None:
+    texts = {"source": "two dogs", "context": "a\nman"}
+    line = json.dumps({**texts, "beam_size": 3})
+    wrong = xformc("transcribe", two_sources, "--json", "--json-input", stdin=f"{line}\n")
+    assert mistake(wrong).startswith("line 1: beam_size is no option of a text\nhint: there are ")
+    line = json.dumps({**texts, "min_length": 4})
+    row = json.loads(xformc("transcribe", two_sources, "--json", "--json-input", stdin=f"{line}\n").out)
+    with load(two_sources, threads=1) as engine:
+        [[best, *_]] = engine.transcribe([texts], min_length=4)
+    assert row["hypotheses"][0]["text"] == best.text
+    lacking = mistake(xformc("transcribe", two_sources, "--json", "--json-input", stdin='{"source": "two"}\n'))
+    example = 'write {"source": "a text", "context": "a text"}'
+    assert lacking == f"line 1: the line has no text of context\nhint: {example}"
+    assert "--json-input needs --json" in mistake(xformc("transcribe", two_sources, "--json-input", stdin="{}\n"))
+    files = mistake(xformc("transcribe", two_sources, "--json-input", "--json", "-i", "a.npz"))
+    assert files.startswith("--json-input is for lines of text")
+    (tmp_path / "texts").write_text(json.dumps(texts))
+    (tmp_path / "written").write_text('"two dogs"')
+    scored = ("score", two_sources, tmp_path / "texts", tmp_path / "written", "--json")
+    assert json.loads(xformc(*scored, "--json-input").out)["score"] < 0
+
+
 def test_evaluate_scores_declared_text_as_translations(xformc: CommandLine, two_sources: Path, tmp_path: Path) -> None:
     examples = [("two dogs", "hello"), ("a man", "one")]
     with load(two_sources, threads=1) as engine:

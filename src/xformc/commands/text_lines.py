@@ -5,7 +5,7 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,6 +75,11 @@ def file_names(files: Sequence[Path], path: Path | None, inputs: Mapping[str, In
     if not any(suffixes_of(item) for item in inputs.values()):
         raise UserError("this engine reads no files as examples", hint="give it lines of text by --input FILE")
     yield iter(map(str, files))
+
+
+def columns_of(lines: Iterable[str], inputs: Mapping[str, Input]) -> Iterator[str | list[str]]:
+    """The lines as examples: of several inputs the texts between tabs."""
+    return (line.split("\t") if len(inputs) > 1 else line for line in lines)
 
 
 def one_line(text: str) -> str:
