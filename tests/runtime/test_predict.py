@@ -188,6 +188,22 @@ def test_predict_refuses_ids_that_do_not_fit(tagger: Engine, ids: list[list[floa
         tagger.predict({"words": np.array(ids)})
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([[5, 6], [7]], "words[1] has 1 item, and words[0] has 2 items"),
+        ([[5, 6], 7], "words[1] is no list, and words[0] has 2 items"),
+        ([[[5], [6]], [[7], [8, 9]]], "words[1][1] has 2 items, and words[0][0] has 1 item"),
+        ([[["a"]], [["b", [1]]]], "words[1][0] has 2 items, and words[0][0] has 1 item"),
+        (["a", ["b"]], "words[1] has 1 item, and words[0] is no list"),
+    ],
+)
+def test_predict_names_the_list_that_is_too_short(tagger: Engine, given: object, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        tagger.predict({"words": given})
+    assert (error.value.message, error.value.hint) == (message, "pad the shorter lists")
+
+
 def test_predict_obeys_the_models_bound(tagger: Engine, caplog: pytest.LogCaptureFixture) -> None:
     words = replace(tagger.manifest.inputs["words"], longest=3)
     short = replace(tagger, manifest=replace(tagger.manifest, inputs={"words": words}))
