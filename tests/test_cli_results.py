@@ -244,6 +244,9 @@ def test_evaluate_scores_declared_text_as_translations(xformc: CommandLine, two_
     assert [line.split("\t")[0] for line in (tmp_path / "out.txt").read_text().splitlines()] == texts
     assert found["bleu"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
     assert found["chrf"]["score"] >= 0 and found["wer"] > 0
+    shown = xformc("evaluate", two_sources, tmp_path / "test.tsv").out.splitlines()
+    width = len("quality mean error")
+    assert {line[width] for line in shown} == {" "} and all(line[:width].strip() for line in shown)
 
 
 def test_the_wrong_method_and_the_wrong_input_are_mistakes(xformc: CommandLine, built, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from xformc.trainer.data.splits import suffix_of
 from xformc.trainer.data.text_files import Complete, Texts, is_example, is_full, read_rows, read_texts
 from xformc.trainer.scores.brackets import bracket_measures
 from xformc.trainer.scores.label_scores import score_labels
-from xformc.trainer.scores.metrics import Measure, make_bleu, translation_measures
+from xformc.trainer.scores.metrics import Measure, make_bleu, name_width, translation_measures
 from xformc.trainer.scores.parallel_text import Parallel, read_parallel
 from xformc.trainer.scores.perplexity import Windows, engine_perplexity
 
@@ -91,7 +91,8 @@ class Scores:
     def lines(self) -> list[str]:
         """The scores for a reader."""
         rates = (f"{count / self.seconds:,.1f} {name}/s" for name, count in self.counts.items())
-        return [*(measure.line() for measure in self.measures), f"{'speed':<12} {', '.join(rates)}"]
+        width = name_width(self.measures)
+        return [*(measure.line(width) for measure in self.measures), f"{'speed':<{width}} {', '.join(rates)}"]
 
     def json(self) -> dict[str, object]:
         """The scores for a program."""
