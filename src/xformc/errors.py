@@ -1,6 +1,6 @@
 """The error for mistakes in a user's input: what is wrong, where, and how to fix it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
 
@@ -17,6 +17,14 @@ class UserError(Exception):
         where = f"{self.place}: " if self.place else ""
         advice = f"\nhint: {self.hint}" if self.hint else ""
         return f"{where}{self.message}{advice}"
+
+
+def refuse_together(given: Mapping[str, object]) -> None:
+    """Raises: UserError if several of these arguments, by name, are given; None and False are not."""
+    there = [name for name, value in given.items() if value is not None and value is not False]
+    if len(there) > 1:
+        which = "one" if len(there) == 2 else "all but one"
+        raise UserError(f"{' and '.join(there)} exclude each other", hint=f"leave {which} of them out")
 
 
 def suggest(word: str, known: Iterable[str]) -> str | None:

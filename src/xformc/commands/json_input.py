@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 from typer import Option
 
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.format.search_options import SHAPES
 from xformc.runtime.each import Asked
 from xformc.runtime.generation.sampling import SampleArguments
@@ -28,8 +28,7 @@ def require_json_output(json_input: bool, as_json: bool, **others: object) -> No
     if not as_json:
         raise UserError("--json-input needs --json", hint="a line of text cannot show a text with line breaks")
     for name, value in others.items():
-        if value is not None:
-            raise UserError(f"--json-input and --{name} exclude each other", hint="leave one of them out")
+        refuse_together({"--json-input": json_input, f"--{name}": value})
 
 
 def require_lines(json_input: bool, files: Sequence[Path] | None, examples: Path | None) -> None:

@@ -13,7 +13,7 @@ from typing import IO, TypeVar, cast
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.extras import import_extra
 from xformc.files import atomic_write
 from xformc.format.inputs import Input
@@ -110,8 +110,7 @@ def input_lines(path: Path | None) -> Generator[Iterator[str]]:
 
 def given_prefixes(text: str | None, file: Path | None) -> str | Iterator[str] | None:
     """What texts begin with: the same for all of them, or a line for each. Raises: UserError for both."""
-    if text is not None and file is not None:
-        raise UserError("--prefix and --prefixes exclude each other", hint="leave one of them out")
+    refuse_together({"--prefix": text, "--prefixes": file})
     return text if file is None else read_file_lines(file)
 
 
