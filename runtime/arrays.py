@@ -43,7 +43,7 @@ def read_rows(
 
     Raises: UserError for an array that is missing, unknown, or has the wrong type, shape or values.
     """
-    found = {name: np.asarray(array) for name, array in arrays.items() if name not in targets}
+    found = {name: as_array(name, array) for name, array in arrays.items() if name not in targets}
     measured = [name for name, item in inputs.items() if item.kind == "vectors" and item.is_sequence]
     wanted = [*inputs, *(f"{name}_lengths" for name in measured)]
     missing = [name for name in wanted if name not in found]
@@ -58,6 +58,32 @@ def read_rows(
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise UserError(f"the arrays must have the same number of rows, not {listed}")
     return [_row(inputs, found, index) for index in range(min(counts.values()))]
+
+
+def as_array(name: str, given: Any) -> Array:
+    """Return the array of nested lists. Raises: UserError with the place of a list that is longer or shorter."""
+    try:
+        return np.asarray(given)
+    except ValueError as error:
+        raise UserError(_uneven(name, given), hint="pad the shorter lists") from error
+
+
+def _uneven(name: str, given: Any) -> str:
+    """Say which of the nested lists differs in length from the first one at its depth."""
+    level = [(name, given)]
+    while level:
+        counts = [len(one) if isinstance(one, list | tuple) or np.ndim(one) else None for _, one in level]
+        other = next((index for index, count in enumerate(counts) if count != counts[0]), None)
+        if other is not None:
+            (first, _), (place, _) = level[0], level[other]
+            return f"{place} {_of_size(counts[other])}, and {first} {_of_size(counts[0])}"
+        lists = level if counts[0] is not None else []
+        level = [(f"{place}[{index}]", item) for place, one in lists for index, item in enumerate(one)]
+    return f"{name} is no array"
+
+
+def _of_size(count: int | None) -> str:
+    return "is no list" if count is None else f"has {count:,} item{'s' * (count != 1)}"
 
 
 def _check(name: str, item: Input, found: Mapping[str, Array]) -> None:

@@ -1,6 +1,6 @@
 """The options of the search, and their checks against an engine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from numbers import Integral
@@ -9,7 +9,7 @@ from typing import Any, TypedDict, TypeVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.errors import UserError
+from xformc.errors import UserError, suggest
 from xformc.format.manifest import Manifest, SampleOptions, SearchOptions, numbers
 from xformc.format.search_options import EDITS, OPTIONS, PRESETS, PenaltyKind, Preset, SearchOption, StopRule
 from xformc.format.targets import BUILD_FOR_CPUS
@@ -111,9 +111,7 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments, pieces: Piec
     given: dict[str, Any] = {name: value for name, value in arguments.items() if value is not None}
     if "preset" in given:
         given = {**PRESETS[checked_word("preset", given.pop("preset"), tuple(PRESETS))], **given}
-    unknown = arguments.keys() - _KNOWN.keys()
-    if unknown:
-        raise TypeError(f"unknown search options: {', '.join(sorted(unknown))}; there are {', '.join(_KNOWN)}")
+    refuse_unknown("search", arguments, _KNOWN)
     asked = (option for option in OPTIONS if option.name in given)
     own = {option.name: _resolve(option, given[option.name], manifest, pieces) for option in asked}
     usual = cast(SearchOptions, manifest.defaults)
@@ -133,6 +131,15 @@ def resolve_options(manifest: Manifest, arguments: SearchArguments, pieces: Piec
         )
     check_suppressed(manifest, chosen.suppress_tokens, manifest.inputs[manifest.written].special.choices * beam_size)
     return chosen
+
+
+def refuse_unknown(kind: str, arguments: Collection[str], known: Collection[str]) -> None:
+    """Raises: TypeError for arguments that are no options of this kind, with the one that is probably meant."""
+    unknown = sorted(name for name in arguments if name not in known)
+    if unknown:
+        meant = suggest(unknown[0], known)
+        message = f"unknown {kind} options: {', '.join(unknown)}; there are {', '.join(known)}"
+        raise TypeError(f"{message}; {meant}" if meant else message)
 
 
 _KNOWN = SearchArguments.__annotations__ | EditArguments.__annotations__

@@ -109,6 +109,16 @@ def test_check_lists_parameters(xformc: CommandLine) -> None:
     }
 
 
+def test_check_keeps_its_columns_beside_long_names(xformc: CommandLine, tmp_path: Path) -> None:
+    name = "a_size_with_a_long_name_and_more"
+    text = "task: tagging\nsizes: {SIZE: 8, vocabulary: 40, labels: 3}\ninputs: {words: {tokens: vocabulary}}\n"
+    text += "model: {states: {from: words, do: [embedding: SIZE]}, logits: {from: states, do: [linear: labels]}}\n"
+    text += "train: {schedule: {peak: 0.01}, tokenizer: {kind: word}}\n"
+    (tmp_path / "model.yaml").write_text(text.replace("SIZE", name))
+    lines = [line for line in xformc("check", tmp_path / "model.yaml").out.splitlines() if line.startswith("  ")]
+    assert len({len(line) for line in lines}) == 1 and name in lines[0]
+
+
 def test_a_shell_completes_the_names_of_shipped_specs() -> None:
     environment = {"_XFORMC_COMPLETE": "complete_bash", "COMP_WORDS": "xformc check tying/", "COMP_CWORD": "2"}
     command = [sys.executable, "-c", "from xformc.cli import app; app(prog_name='xformc')"]

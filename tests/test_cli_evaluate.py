@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 from command_line import CommandLine, mistake
 from tiny_engine import SENTENCES
 
@@ -34,6 +35,19 @@ def test_evaluate_skips_bleu_of_short_sentences(xformc: CommandLine, copy_engine
     printed = xformc("evaluate", copy_engine, source, source).out
     assert "BLEU          skipped: every reference is shorter than 4 words\n" in printed
     assert json.loads(xformc("evaluate", copy_engine, source, source, "--json").out)["bleu"] is None
+
+
+def test_evaluate_says_how_many_lines_it_leaves_out(
+    xformc: CommandLine, copy_engine: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = write(tmp_path / "test.tsv", ["hello\thello", "two dogs\t", "", "one\tone"])
+    found = json.loads(xformc("evaluate", copy_engine, table, "--json").out)
+    assert (found["left_out"], found["sentences"]) == (2, 2)
+    assert caplog.messages == [f"left out 2 of 4 lines, which have an empty column; the first is {table}:2"]
+    caplog.clear()
+    write(table, ["hello\thello"])
+    assert json.loads(xformc("evaluate", copy_engine, table, "--json").out)["left_out"] == 0
+    assert not caplog.messages
 
 
 def test_evaluate_counts_brackets(xformc: CommandLine, copy_engine: Path, tmp_path: Path) -> None:

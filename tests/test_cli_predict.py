@@ -76,6 +76,15 @@ def test_an_example_may_be_a_mapping_from_the_inputs(pairs: Path) -> None:
                 engine.predict([unordered])
 
 
+def test_predict_reads_lines_of_json(xformc: CommandLine, pairs: Path) -> None:
+    line = json.dumps({"premise": "hello\nworld", "claim": "two dogs"})
+    found = xformc("predict", pairs, "--json", "--json-input", stdin=f"{line}\n")
+    assert found.out == xformc("predict", pairs, "--json", stdin="hello world\ttwo dogs\n").out
+    more = json.dumps({"premise": "hello", "claim": "two", "beam_size": 2})
+    wrong = mistake(xformc("predict", pairs, "--json", "--json-input", stdin=f"{more}\n"))
+    assert wrong.startswith("line 1: beam_size is no option of a text")
+
+
 def test_predict_names_the_line_with_too_few_columns(xformc: CommandLine, pairs: Path) -> None:
     result = xformc("predict", pairs, stdin="hello world\ttwo dogs\nhello\n")
     assert result.code == 2

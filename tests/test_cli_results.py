@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import CommandLine, mistake
+from tiny_engine import train_tokenizer
 
 from xformc.compiler.build import build_engine
 from xformc.compiler.spec import load_spec
@@ -43,6 +44,31 @@ model:
   tagged: {from: states, do: [linear: tags]}
   pooled: {from: states, do: [mean]}
 """
+TWO_SOURCES = """\
+sizes: {d_model: 8, vocabulary: 80, one: 1, kinds: 2}
+inputs: {source: {tokens: vocabulary}, context: {tokens: vocabulary}, target: {tokens: vocabulary}}
+results: {target: {text: logits}, quality: {numbers: good}, kind: {labels: sort}}
+model:
+  before: {from: context, do: [embedding: d_model, mean]}
+  both: {from: source, do: [embedding: d_model, mean, {plus: before}, tanh]}
+  good: {from: both, do: [linear: one]}
+  sort: {from: both, do: [linear: kinds]}
+  states: {from: target, do: [embedding: d_model, {gru_from: {start: both}}]}
+  logits: {from: states, do: [linear: vocabulary]}
+decode: {beam_size: 2, max_length: {offset: 3}}
+"""
+
+
+@pytest.fixture(scope="module")
+def two_sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an engine that reads two texts and writes one."""
+    folder = tmp_path_factory.mktemp("two")
+    train_tokenizer(folder / "tokenizer.model")
+    (folder / "model.yaml").write_text(TWO_SOURCES)
+    tokenizers = dict.fromkeys(("source", "context", "target"), folder / "tokenizer.model")
+    labels, spec = {"kind": ["bad", "good"]}, load_spec(folder / "model.yaml")
+    assert build_engine(spec, None, tokenizers, "portable", folder / "engine", labels=labels).passed
+    return folder / "engine"
 
 
 @pytest.fixture
@@ -147,6 +173,80 @@ def test_predict_writes_the_texts_of_ctc(xformc: CommandLine, built, tmp_path: P
     spec = tmp_path / "model.yaml"
     assert xformc("build", spec, "-o", tmp_path / "int8", "--target", "cpu", "--precision", "int8").code == 0
     assert xformc("report", spec).code == xformc("draw", spec, "-o", tmp_path / "model.svg").code == 0
+
+
+def test_an_empty_text_beside_another_is_a_text(xformc: CommandLine, two_sources: Path) -> None:
+    examples = [("two dogs", "hello"), ("", "hello"), ("two dogs", ""), ("", "")]
+    with load(two_sources, threads=1) as engine:
+        together = engine.transcribe(examples)
+        alone = [engine.transcribe([one])[0] for one in examples]
+    assert [bool(one[0].tokens) for one in together] == [True, True, True, False]
+    lines = "".join("\t".join(one) + "\n" for one in examples)
+    rows = [json.loads(line) for line in xformc("transcribe", two_sources, "--json", stdin=lines).out.splitlines()]
+    for row, first, second in zip(rows, together, alone, strict=True):
+        assert row["hypotheses"][0]["text"] == first[0].text == second[0].text
+        assert row["quality"]["numbers"] == pytest.approx(first[0].results["quality"].tolist(), abs=1e-5)
+        assert first[0].results["quality"] == pytest.approx(second[0].results["quality"], abs=1e-5)
+
+
+def test_what_an_example_lacks_is_an_empty_cell_and_null(xformc: CommandLine, two_sources: Path) -> None:
+    assert xformc("transcribe", two_sources, stdin="\t\n").out == "\t\t\n"
+    row = json.loads(xformc("transcribe", two_sources, "--json", stdin="\t\n").out)
+    assert row["quality"] == {"numbers": None}
+    assert row["kind"] == {"label": None, "probabilities": {}}
+    assert row["hypotheses"] == [{"text": "", "score": 0.0}]
+
+
+def test_evaluate_scores_an_empty_text_and_counts_the_lines_that_it_leaves_out(
+    xformc: CommandLine, two_sources: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    right, no_source, no_number = "two\tone\ttwo\t0.5\tgood", "\t\ttwo\t0.5\tgood", "two\tone\ttwo\t\tgood"
+    (tmp_path / "test.tsv").write_text(f"{right}\ntwo\t\ttwo\t0.5\tbad\n{no_source}\n\n{no_number}\n")
+    found = json.loads(xformc("evaluate", two_sources, tmp_path / "test.tsv", "--json").out)
+    assert (found["examples"], found["left_out"]) == (2, 3)
+    warning = f"left out 3 of 5 lines, which have an empty column; the first is {tmp_path}/test.tsv:3"
+    assert caplog.messages == [warning]
+
+
+def test_lines_of_json_name_the_texts_and_may_have_options(
+    xformc: CommandLine, two_sources: Path, tmp_path: Path
+) -> None:
+    texts = {"source": "two dogs", "context": "a\nman"}
+    line = json.dumps({**texts, "beam_size": 3})
+    wrong = xformc("transcribe", two_sources, "--json", "--json-input", stdin=f"{line}\n")
+    assert mistake(wrong).startswith("line 1: beam_size is no option of a text\nhint: there are ")
+    line = json.dumps({**texts, "min_length": 4})
+    row = json.loads(xformc("transcribe", two_sources, "--json", "--json-input", stdin=f"{line}\n").out)
+    with load(two_sources, threads=1) as engine:
+        [[best, *_]] = engine.transcribe([texts], min_length=4)
+    assert row["hypotheses"][0]["text"] == best.text
+    lacking = mistake(xformc("transcribe", two_sources, "--json", "--json-input", stdin='{"source": "two"}\n'))
+    example = 'write {"source": "a text", "context": "a text"}'
+    assert lacking == f"line 1: the line has no text of context\nhint: {example}"
+    assert "--json-input needs --json" in mistake(xformc("transcribe", two_sources, "--json-input", stdin="{}\n"))
+    files = mistake(xformc("transcribe", two_sources, "--json-input", "--json", "-i", "a.npz"))
+    assert files.startswith("--json-input is for lines of text")
+    (tmp_path / "texts").write_text(json.dumps(texts))
+    (tmp_path / "written").write_text('"two dogs"')
+    scored = ("score", two_sources, tmp_path / "texts", tmp_path / "written", "--json")
+    assert json.loads(xformc(*scored, "--json-input").out)["score"] < 0
+
+
+def test_evaluate_scores_declared_text_as_translations(xformc: CommandLine, two_sources: Path, tmp_path: Path) -> None:
+    examples = [("two dogs", "hello"), ("a man", "one")]
+    with load(two_sources, threads=1) as engine:
+        texts = [best.text for best, *_ in engine.transcribe(examples, beam_size=3)]
+    rows = [f"{source}\t{context}\tone two three four\t0.5\tgood\n" for source, context in examples]
+    (tmp_path / "test.tsv").write_text("".join(rows))
+    arguments = ("evaluate", two_sources, tmp_path / "test.tsv", "--json", "--tokenize", "none", "--beam-size", "3")
+    result = xformc(*arguments, "-o", tmp_path / "out.txt")
+    found = json.loads(result.out)
+    assert [line.split("\t")[0] for line in (tmp_path / "out.txt").read_text().splitlines()] == texts
+    assert found["bleu"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
+    assert found["chrf"]["score"] >= 0 and found["wer"] > 0
+    shown = xformc("evaluate", two_sources, tmp_path / "test.tsv").out.splitlines()
+    width = len("quality mean error")
+    assert {line[width] for line in shown} == {" "} and all(line[:width].strip() for line in shown)
 
 
 def test_the_wrong_method_and_the_wrong_input_are_mistakes(xformc: CommandLine, built, tmp_path: Path) -> None:

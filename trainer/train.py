@@ -102,6 +102,7 @@ def train(  # noqa: PLR0913 (they are those of Options)
         trained = train_weights(spec, data, out, options, processes=processes)
     if not processes.first:
         return TrainResult(out, out / WEIGHTS, trained.state, {})
+    from xformc.trainer.scores.metrics import name_width  # noqa: PLC0415
     from xformc.trainer.scores.run_scores import score_weights  # noqa: PLC0415 (a training begins sooner without it)
 
     console = progress_console()
@@ -110,8 +111,9 @@ def train(  # noqa: PLR0913 (they are those of Options)
             trained.engine, trained.schema, out, trained.corpus.valid, trained.corpus.labels, status.update
         )
     _write_scores(out / SCORES, measures)
+    width = name_width(measures)
     for measure in measures:
-        console.print(f"validation {measure.line()}", highlight=False, soft_wrap=True)
+        console.print(f"validation {measure.line(width)}", highlight=False, soft_wrap=True)
     return TrainResult(out, out / WEIGHTS, trained.state, {measure.key: measure for measure in measures})
 
 

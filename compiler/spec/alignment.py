@@ -6,9 +6,10 @@ from functools import partial
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.attention_weights import AttentionWeights, attentions_between, short_names
 from xformc.compiler.spec.paths import fits
-from xformc.compiler.spec.problems import Problem, suggest
+from xformc.compiler.spec.problems import Problem
 from xformc.compiler.spec.sections import Decode
 from xformc.compiler.spec.tree import Tree
+from xformc.errors import suggest
 
 TARGET, SOURCE = "target", "source"
 

@@ -12,10 +12,11 @@ from xformc.compiler.results.kind import KINDS, Declared, output_names
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input, Model, read_texts
-from xformc.compiler.spec.problems import Problem, suggest
+from xformc.compiler.spec.problems import Problem
 from xformc.compiler.spec.resolve import reachable_blocks
 from xformc.compiler.spec.sections import SCORED, Decode, Schedule, Train
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.errors import suggest
 from xformc.format.interfaces import CONTROLS, END_TOKEN, OPTIONS, RESULTS
 from xformc.format.tasks import TASKS
 

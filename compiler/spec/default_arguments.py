@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from xformc.compiler.graph.primitives import Kind
 from xformc.compiler.spec.load import is_own
-from xformc.compiler.spec.problems import Problem, suggest
+from xformc.compiler.spec.problems import Problem
 from xformc.compiler.spec.signature import Signature
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.errors import suggest
 
 Defaults = Mapping[str, Mapping[str, Tree]]
 

@@ -10,13 +10,14 @@ from xformc.compiler.results.kind import KINDS, Declared
 from xformc.compiler.spec.frames import Frame, FrameLog
 from xformc.compiler.spec.load import shipped_blocks
 from xformc.compiler.spec.model import Model
-from xformc.compiler.spec.problems import Span, SpecError, listed, suggest
+from xformc.compiler.spec.problems import Span, SpecError, listed
 from xformc.compiler.spec.scope import Binder, Bound, Closure, Numbers, Quantity, Scope
 from xformc.compiler.spec.signature import is_name
 from xformc.compiler.spec.syntax import OTHERWISE, Block, Body, Call, Choose, Inline, Repeat, Step
 from xformc.compiler.spec.tasks import unfit
 from xformc.compiler.spec.tree import Tree
 from xformc.compiler.spec.writer import Site, Writer
+from xformc.errors import suggest
 
 MAX_STEPS = 100_000
 MAX_DEPTH = 64

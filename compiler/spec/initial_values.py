@@ -9,9 +9,10 @@ from xformc.compiler.graph.rules import RuleError
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.paths import Paths, fits, hint, is_whole
-from xformc.compiler.spec.problems import Problem, Span, SpecError, listed, raise_problems, suggest
+from xformc.compiler.spec.problems import Problem, Span, SpecError, listed, raise_problems
 from xformc.compiler.spec.sizes import evaluate, unknown_size
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.errors import suggest
 
 DEFAULT = "default"
 """The key for parameters that no pattern matches."""

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from xformc.compiler.graph.axes import Axis
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.model import MAX_AXIS, Input, InputKind
-from xformc.compiler.spec.problems import Problem, suggest
+from xformc.compiler.spec.problems import Problem
 from xformc.compiler.spec.sizes import unknown_size
 from xformc.compiler.spec.special_tokens import beyond, read_special_tokens
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.errors import suggest
 from xformc.format.tokens import SpecialTokens
 
 SMALLEST_VOCABULARY = 5

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from xformc.compiler.spec.problems import suggest
+from xformc.errors import suggest
 
 Paths = Mapping[str, Sequence[str]]
 """All paths of each parameter, by its name: several if it is tied."""

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cached_property
 
 from xformc.errors import UserError
@@ -121,12 +120,6 @@ def raise_problems(problems: Iterable[Problem]) -> None:
 
 def _order(problem: Problem) -> tuple[str, int, int]:
     return problem.span.source.name, problem.span.line, problem.span.column
-
-
-def suggest(word: str, known: Iterable[str]) -> str | None:
-    """`did you mean 'x'?` if one of the known words is close to this one."""
-    close = get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"did you mean '{close[0]}'?" if close else None
 
 
 def listed(words: Iterable[str]) -> str:

@@ -6,8 +6,9 @@ from typing import Any
 from xformc.compiler.results.kind import KINDS, Allowed, Declared, Kind, defaults
 from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input
-from xformc.compiler.spec.problems import Problem, Span, suggest
+from xformc.compiler.spec.problems import Problem, Span
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.errors import suggest
 from xformc.format.results import Setting
 from xformc.format.tasks import RESULTS, SAMPLED, WRITING
 from xformc.format.tokens import PAD

@@ -8,9 +8,10 @@ from pydantic_core import ErrorDetails
 
 from xformc.compiler.results.kind import KINDS
 from xformc.compiler.spec.model import InputKind
-from xformc.compiler.spec.problems import Problem, suggest
+from xformc.compiler.spec.problems import Problem
 from xformc.compiler.spec.sections import Decode, Pattern, Section, Train
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.errors import suggest
 from xformc.format.precision import PrecisionWord
 from xformc.format.tasks import TaskName
 

@@ -9,11 +9,12 @@ from xformc.compiler.graph.initialization import Initialization
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.initial_values import read_initialization
 from xformc.compiler.spec.model import MAX_AXIS
-from xformc.compiler.spec.problems import Span, SpecError, suggest
+from xformc.compiler.spec.problems import Span, SpecError
 from xformc.compiler.spec.signature import Kind, is_name
 from xformc.compiler.spec.sizes import evaluate, parse_number, unknown_size
 from xformc.compiler.spec.syntax import Body
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.errors import suggest
 
 
 @dataclass(frozen=True)

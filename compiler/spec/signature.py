@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import get_args
 
 from xformc.compiler.graph.primitives import Kind, Primitive
-from xformc.compiler.spec.problems import Problem, listed, suggest
+from xformc.compiler.spec.problems import Problem, listed
 from xformc.compiler.spec.tree import Tree
+from xformc.errors import suggest
 
 TAKEN_KINDS: tuple[Kind, ...] = get_args(Kind)
 STEP_KEYS = ("from", "repeat", "index", "shared", "carry", "do")

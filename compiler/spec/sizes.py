@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterable
 
 from xformc.compiler.spec.expressions import ExpressionError, Number, Term, parse_expression
-from xformc.compiler.spec.problems import Problem, Span, SpecError, suggest
+from xformc.compiler.spec.problems import Problem, Span, SpecError
 from xformc.compiler.spec.tree import Tree
+from xformc.errors import suggest
 
 MAX_CHAIN = 64
 

@@ -4,9 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from xformc.compiler.spec.problems import Problem, Span, suggest
+from xformc.compiler.spec.problems import Problem, Span
 from xformc.compiler.spec.signature import NOT_A_CHOICE, STEP_KEYS, Kind, Parameter, Signature, is_name
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.errors import suggest
 
 OTHERWISE = "otherwise"
 """The branch of a choice for words without a branch of their own, and for a choice that is not set."""

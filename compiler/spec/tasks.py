@@ -6,9 +6,10 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.results.kind import KINDS, Declared, positions_of
 from xformc.compiler.spec.load import is_own
 from xformc.compiler.spec.model import Input, sequences_of
-from xformc.compiler.spec.problems import Problem, Span, listed, suggest
+from xformc.compiler.spec.problems import Problem, Span, listed
 from xformc.compiler.spec.results import task_of
 from xformc.compiler.spec.tree import Entry, Tree
+from xformc.errors import suggest
 from xformc.format.search_options import CONTROLS
 from xformc.format.tasks import NAMED, SAMPLED, TASKS, WRITING, Decoding
 from xformc.format.tokens import SpecialTokens

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from xformc.compiler.spec.problems import Problem, Span, suggest
+from xformc.compiler.spec.problems import Problem, Span
 from xformc.compiler.spec.tree import Tree
+from xformc.errors import suggest
 
 MAX_STARRED = 1000
 _STAR = re.compile(r"\*(?:\+(?P<shift>[1-9][0-9]{0,3}))?")

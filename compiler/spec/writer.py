@@ -22,11 +22,12 @@ from xformc.compiler.ops.upsampling import Stretch
 from xformc.compiler.spec.dependence import needed_values, readers
 from xformc.compiler.spec.model import Model
 from xformc.compiler.spec.position_axes import Fewer, NameTaken, PositionAxes
-from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_problems, suggest
+from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_problems
 from xformc.compiler.spec.scope import Binder, Scope
 from xformc.compiler.spec.syntax import Call
 from xformc.compiler.spec.ties import TiedPaths
 from xformc.compiler.spec.tree import Tree
+from xformc.errors import suggest
 
 MAX_PARAMETERS = 10**11
 

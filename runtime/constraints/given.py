@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.format.abilities import TAKES_AUTOMATA
 from xformc.format.manifest import Manifest
 from xformc.runtime.constraints.automaton import Automaton, Matching, matching_of
@@ -37,10 +37,7 @@ def resolve_constraint(
     there = [name for name, value in given.items() if value is not None]
     if not there:
         return None
-    others = [name for name, value in idle.items() if value is not None]
-    if len(there) > 1 or others:
-        names = " and ".join([*there, *others])
-        raise UserError(f"{names} exclude each other", hint="leave one of them out")
+    refuse_together({**given, **idle})
     (name,) = there
     manifest.require(TAKES_AUTOMATA)
     value, written = given[name], manifest.inputs[manifest.written]

@@ -12,6 +12,7 @@ from xformc.runtime.options import (
     SearchArguments,
     checked_integer,
     checked_number,
+    refuse_unknown,
     resolve_edits,
 )
 from xformc.runtime.suppressed import Pieces
@@ -85,9 +86,8 @@ def resolve_sample_options(
     Raises: UserError that names the option, its allowed values and its value.
     """
     names = (*DrawArguments.__annotations__, *EditArguments.__annotations__)
-    unknown, defaults = set(arguments) - set(names), manifest.sampling
-    if unknown:
-        raise TypeError(f"unknown sampling options: {', '.join(sorted(unknown))}; there are {', '.join(names)}")
+    refuse_unknown("sampling", arguments, names)
+    defaults = manifest.sampling
     temperature, top_p = arguments.get("temperature"), arguments.get("top_p")
     new_tokens = arguments.get("max_new_tokens")
     return SampleOptions(

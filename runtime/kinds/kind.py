@@ -44,11 +44,11 @@ class ResultKind(ABC):
 
     @abstractmethod
     def line(self, value: Any) -> str:
-        """The result as text, on one line and without tabs."""
+        """The result as text, on one line and without tabs; "" for an example without positions."""
 
     @abstractmethod
     def fields(self, result: Result, value: Any) -> dict[str, object]:
-        """The result as JSON."""
+        """The result as JSON; of an example without positions null, or an empty list of what is a list."""
 
     def count(self, value: Any) -> int:
         """The number of results in a value, for rates."""
@@ -96,6 +96,7 @@ def check_kinds(results: Mapping[str, Result], place: str) -> None:
             raise UserError(found, place=place, hint=COPY)
 
 
-def rounded(array: NDArray[Any]) -> object:
-    """Numbers as JSON, with 6 digits after the point."""
-    return np.round(array.astype(np.float64), 6).tolist()
+def rounded(result: Result, array: NDArray[Any]) -> object:
+    """The numbers of a result as JSON, with 6 digits after the point; None for one of an example without positions."""
+    missing = result.positions is None and array.ndim > len(result.axes)
+    return None if missing else np.round(array.astype(np.float64), 6).tolist()

@@ -29,7 +29,7 @@ class Numbers(ResultKind):
 
     def fields(self, result: Result, value: Array) -> dict[str, object]:
         """See `ResultKind`."""
-        return {"numbers": rounded(value)}
+        return {"numbers": rounded(result, value)}
 
 
 register(Numbers())

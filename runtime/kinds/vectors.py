@@ -29,7 +29,7 @@ class Vectors(ResultKind):
 
     def fields(self, result: Result, value: Array) -> dict[str, object]:
         """See `ResultKind`."""
-        return {"vector" if value.ndim == 1 else "vectors": rounded(value)}
+        return {"vector" if result.positions is None else "vectors": rounded(result, value)}
 
 
 register(Vectors())

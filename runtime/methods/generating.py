@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, Unpack
 
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.format.abilities import REFILLS, STREAMS
 from xformc.format.manifest import SampleOptions
 from xformc.runtime.constraints.given import spelled_text
@@ -272,12 +272,9 @@ class Generating(Loaded):
         """Return what steers the texts. Raises: UserError for what excludes each other, or what the engine has not."""
         drafting, stops = self._speculation(draft, draft_tokens), checked_stops(stop)
         given = {"regex": regex, "json_schema": json_schema, "allowed": allowed, "draft": draft}
-        there = [name for name, value in given.items() if value is not None]
-        if stops.texts and (regex, json_schema) != (None, None):
-            there.append("stop")
-        if len(there) > 1:
-            raise UserError(f"{' and '.join(there)} exclude each other", hint="leave all but one of them out")
-        constraint = None if there in ([], ["draft"]) else self._constraint(regex, json_schema, allowed)
+        refuse_together({**given, "stop": bool(stops.texts) and (regex, json_schema) != (None, None)})
+        constrained = (regex, json_schema, allowed) != (None, None, None)
+        constraint = self._constraint(regex, json_schema, allowed) if constrained else None
         if stops.texts:
             self._check_method("generate", "generate")
             self.manifest.require(STREAMS)

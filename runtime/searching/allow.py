@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.format.interfaces import PREFIX, START
 from xformc.format.manifest import Manifest, SearchOptions, numbers
 from xformc.format.search_options import STOP_RULES
@@ -43,8 +43,7 @@ def check_allowed(manifest: Manifest, options: Mapping[str, Any]) -> None:
     if len(ends) > 1:
         raise UserError(f"allowed needs one end token, and {manifest.name} has {len(ends)}", hint="give a constraint")
     for name in ("beam_groups", "prefix_bias"):
-        if options.get(name, 0) > (name == "beam_groups"):
-            raise UserError(f"allowed and {name} exclude each other", hint="leave one of them out")
+        refuse_together({"allowed": True, name: bool(options.get(name, 0) > (name == "beam_groups"))})
     if options.get("stop_rule") == STOP_RULES["shrink"]:
         raise UserError("allowed has no search with the stop rule shrink", hint="choose first, best or complete")
 

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.format.abilities import TAKES_OPTIONS_BY_TEXT, TAKES_PREFIXES
 from xformc.format.interfaces import PREFIX
 from xformc.format.manifest import Manifest, SearchOptions
@@ -32,8 +32,7 @@ def checked_alternatives(manifest: Manifest, given: int | None, beside: Mapping[
     if given is None:
         return None
     for name, value in beside.items():
-        if value is not None and value is not False:
-            raise UserError(f"alternatives and {name} exclude each other", hint="leave one of them out")
+        refuse_together({"alternatives": given, name: value})
     if manifest.suppress_first:
         message = f"{manifest.name} suppresses tokens after the prefix; alternatives would move them by one place"
         raise UserError(message, hint="leave out alternatives, or build it without decode.suppress_first")

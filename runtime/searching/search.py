@@ -13,6 +13,7 @@ from xformc.format.inputs import Vocabularies
 from xformc.format.interfaces import END_TOKEN, PREFIX
 from xformc.format.manifest import SearchOptions
 from xformc.format.search_options import LENGTH_PENALTIES
+from xformc.runtime.arrays import as_array
 from xformc.runtime.each import Values
 from xformc.runtime.options import arrays
 from xformc.runtime.results import Expected, up_to
@@ -142,12 +143,7 @@ def check_source(
     Raises: UserError unless they are integers within the vocabulary, and each row is one or more tokens followed by
     `padding`.
     """
-    try:
-        array = np.asarray(source)
-    except ValueError as error:
-        raise UserError(
-            "the rows of source ids differ in length", hint=f"pad the shorter rows with {padding}"
-        ) from error
+    array = as_array("source", source)
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
         found = f"{array.dtype} of {list(array.shape)}"
         raise UserError(f"the source ids must be integers of shape [batch, source], not {found}")

@@ -124,7 +124,7 @@ def write_rows(
     options: SearchOptions | SampleOptions,
     constraint: Matching | None = None,
 ) -> list[list[Hypothesis]]:
-    """Return the hypotheses of each row, best first; a row with an empty text gets an empty text."""
+    """Return the hypotheses of each row, best first; a row of which nothing `is_filled` gets an empty text."""
     given, written = manifest.given, manifest.written
     beside = beside_text(manifest.results)
     nothing = nothing_of({name: result for name, result in manifest.results.items() if name != written}, tokenizer)
@@ -149,8 +149,13 @@ def write_rows(
 
 
 def is_filled(given: Mapping[str, Input], row: Row) -> bool:
-    """Return whether the inputs of a row have anything to write about."""
-    return all(number >= given[name].least for name, number in row_lengths(given, row).items())
+    """Return whether the inputs of a row have anything to write about: all of them positions, and one of them more than
+    an end token."""
+    lengths = row_lengths(given, row)
+    if not all(lengths.values()):
+        return False
+    values = any(item.kind == "values" for item in given.values())
+    return values or not lengths or any(number >= given[name].least for name, number in lengths.items())
 
 
 def hypotheses_of(

@@ -124,8 +124,8 @@ def test_generate_refuses_options_out_of_range(language_model: Engine, arguments
 
 
 def test_generate_refuses_an_unknown_option(language_model: Engine) -> None:
-    with pytest.raises(TypeError, match="unknown sampling options: beam"):
-        language_model.generate(["one"], beam=4)  # pyright: ignore[reportCallIssue]
+    with pytest.raises(TypeError, match=r"unknown sampling options: temprature; .*; did you mean 'temperature'"):
+        language_model.generate(["one"], temprature=4)  # pyright: ignore[reportCallIssue]
 
 
 def test_generate_refuses_one_text_in_place_of_a_list(language_model: Engine) -> None:

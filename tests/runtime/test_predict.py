@@ -188,6 +188,22 @@ def test_predict_refuses_ids_that_do_not_fit(tagger: Engine, ids: list[list[floa
         tagger.predict({"words": np.array(ids)})
 
 
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([[5, 6], [7]], "words[1] has 1 item, and words[0] has 2 items"),
+        ([[5, 6], 7], "words[1] is no list, and words[0] has 2 items"),
+        ([[[5], [6]], [[7], [8, 9]]], "words[1][1] has 2 items, and words[0][0] has 1 item"),
+        ([[["a"]], [["b", [1]]]], "words[1][0] has 2 items, and words[0][0] has 1 item"),
+        (["a", ["b"]], "words[1] has 1 item, and words[0] is no list"),
+    ],
+)
+def test_predict_names_the_list_that_is_too_short(tagger: Engine, given: object, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        tagger.predict({"words": given})
+    assert (error.value.message, error.value.hint) == (message, "pad the shorter lists")
+
+
 def test_predict_obeys_the_models_bound(tagger: Engine, caplog: pytest.LogCaptureFixture) -> None:
     words = replace(tagger.manifest.inputs["words"], longest=3)
     short = replace(tagger, manifest=replace(tagger.manifest, inputs={"words": words}))
@@ -244,3 +260,16 @@ def test_no_label_is_a_dash() -> None:
     assert kind.line(kind.value(whole, [np.array([0.1, 0.2], np.float32)])) == "-"
     assert kind.line(kind.value(words, [np.array([[0.1, 0.2], [0.7, 0.8]], np.float32)])) == "- a,b"
     assert kind.line(kind.nothing(words)) == ""
+
+
+def test_an_example_without_positions_has_empty_cells_and_null_in_json() -> None:
+    for name, axes, empty in (
+        ("numbers", {}, "numbers"),
+        ("numbers", {"n": 2}, "numbers"),
+        ("vectors", {"d": 2}, "vector"),
+    ):
+        whole = Result(name, axes)
+        kind, each = kind_of(whole), replace(whole, positions="words")
+        assert kind.line(kind.nothing(whole)) == kind.line(kind.nothing(each)) == ""
+        assert kind.fields(whole, kind.nothing(whole)) == {empty: None}
+        assert kind.fields(each, kind.nothing(each)) == {name: []}

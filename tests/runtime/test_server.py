@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, cast
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -38,6 +41,9 @@ WINDOWS = SPEC.replace(", max_positions: 64}", ", window: 4}\nchoices: {position
 PROMPT = "two dogs play in the snow"
 SHAPES: list[dict[str, Any]] = [{"tokens_at_once": 1}, {"tokens_at_once": 3, "workers": 2}, {"workers": 3}, {}]
 WORDS = ["one", "two", "dogs", "play", "a man", "rides"]
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "runtime.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -345,3 +351,35 @@ def test_the_command_line_has_slots(folder: Path, tmp_path: Path, xformc: Comman
     assert xformc(*command, "--slots", "2").out == xformc(*command).out
     assert mistake(xformc(*command, "--slots", "2", "--stream")).startswith("--slots has no effect with --stream")
     assert mistake(xformc(*command, "--slots", "0")).startswith("--slots must be an integer from 1 to 1024, not 0")
+
+
+@pytest.fixture
+def address(folder: Path) -> Iterator[str]:
+    """That of the server on the page, in a process of its own."""
+    (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    command = [sys.executable, "-c", program, str(folder / "cpu"), "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+def post(address: str, content: dict[str, Any]) -> dict[str, Any]:
+    with urlopen(address, json.dumps(content).encode(), timeout=60) as answer:
+        return json.loads(answer.read())
+
+
+def test_the_http_server_of_the_page_gives_each_request_its_text(folder: Path, address: str) -> None:
+    prompts = [WORDS[index % len(WORDS)] for index in range(10)]
+    with load(folder / "cpu", threads=1) as engine:
+        expected = engine.generate(prompts, seed=3, temperature=0.9)
+    requests = [{"prompt": prompt, "seed": 3 + place, "temperature": 0.9} for place, prompt in enumerate(prompts)]
+    with ThreadPoolExecutor(len(requests)) as pool:
+        found = list(pool.map(lambda request: post(address, request), requests))
+    assert [one["text"] for one in found] == [one.text for one in expected]
+    assert [one["score"] for one in found] == pytest.approx([one.score for one in expected], abs=1e-4)
+    for wrong, message in (({}, "prompt"), ({"prompt": "one", "temprature": 1}, "did you mean 'temperature'")):
+        with pytest.raises(HTTPError) as caught:
+            post(address, wrong)
+        assert caught.value.code == 400
+        assert message in json.loads(caught.value.read())["error"]

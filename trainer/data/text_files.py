@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -14,13 +14,15 @@ from xformc.runtime.text.lines import LINE_BYTES, read_file_lines
 from xformc.trainer.data.splits import JSON_LINES, PARQUET, Files, suffix_of
 
 Row = tuple[str, ...]
+Complete = Callable[[Mapping[str, str]], bool]
+"""Returns whether the texts of a line, by column, are an example."""
 
 
 @dataclass(frozen=True)
 class Texts:
     """Columns of text by name, in the order of the file.
 
-    lines: the line number of each row. path: the first file. empty: number of rows dropped for an empty column.
+    lines: the line number of each row. path: the first file. empty: number of lines dropped for an empty column.
     sha256: hash of the content. arrays: those of the columns that name files, once these are read.
     """
 
@@ -35,9 +37,26 @@ class Texts:
         """The number of rows."""
         return len(self.lines)
 
+    @property
+    def first_empty(self) -> str:
+        """The place of the first line that was dropped; there must be one."""
+        line = next((line for line, kept in enumerate(self.lines, start=1) if line != kept), len(self) + 1)
+        return f"{self.path}:{line}"
 
-def read_texts(files: Files, columns: Sequence[str]) -> Texts:
-    """Read one split. Lines end at a line feed; spaces around a text are removed.
+
+def is_full(texts: Mapping[str, str]) -> bool:
+    """Return whether no text is empty."""
+    return all(texts.values())
+
+
+def is_example(texts: Mapping[str, str], *, given: Collection[str], empty: Collection[str]) -> bool:
+    """Return whether only these columns are `empty`, and not all that are `given` to the model."""
+    return all(text or name in empty for name, text in texts.items()) and any(texts[name] for name in given)
+
+
+def read_texts(files: Files, columns: Sequence[str], complete: Complete = is_full) -> Texts:
+    """Read one split. Lines end at a line feed; spaces around a text are removed. Other lines than `complete` ones are
+    dropped and counted.
 
     Raises: UserError for a missing or damaged file, invalid UTF-8, a NUL byte, a line of a TSV file with other columns,
     different line counts, or no rows; each with the file, and the line if there is one.
@@ -47,7 +66,7 @@ def read_texts(files: Files, columns: Sequence[str]) -> Texts:
     lines: list[int] = []
     count = 0
     for count, row in enumerate(read_rows(files, columns), start=1):
-        if not all(row):
+        if len(row) != len(columns) or not complete(dict(zip(columns, row, strict=True))):
             continue
         for texts, text in zip(held.values(), row, strict=True):
             texts.append(text)

@@ -1,8 +1,10 @@
 """Scoring an engine on a test set: how the files of each task are read, and what is measured."""
 
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -15,17 +17,20 @@ from xformc.format.tasks import RESULTS, SAMPLED, WRITING
 from xformc.runtime import load
 from xformc.runtime.devices.device import DeviceName
 from xformc.runtime.media.reader import suffixes_of
+from xformc.runtime.options import BeamArguments
 from xformc.runtime.searching.translate import Hypothesis
 from xformc.trainer.data.file_columns import read_files
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.npz import Arrays, read_arrays
 from xformc.trainer.data.splits import suffix_of
-from xformc.trainer.data.text_files import Texts, read_rows, read_texts
+from xformc.trainer.data.text_files import Complete, Texts, is_example, is_full, read_rows, read_texts
 from xformc.trainer.scores.brackets import bracket_measures
 from xformc.trainer.scores.label_scores import score_labels
-from xformc.trainer.scores.metrics import Measure, make_bleu, translation_measures
+from xformc.trainer.scores.metrics import Measure, make_bleu, name_width, translation_measures
 from xformc.trainer.scores.parallel_text import Parallel, read_parallel
 from xformc.trainer.scores.perplexity import Windows, engine_perplexity
+
+logger = logging.getLogger(__name__)
 
 Metric = Literal["text", "brackets"]
 Data = Parallel | Texts | Arrays
@@ -56,6 +61,11 @@ class ScoreOptions:
     stride: int | None = None
     document: bool = False
 
+    @property
+    def search(self) -> BeamArguments:
+        """The options of the search."""
+        return {"beam_size": self.beam_size, "length_penalty": self.length_penalty, "preset": self.preset}
+
     def require(self, task: str, used: Sequence[str]) -> None:
         """Raises: UserError for options that were given although the task does not use them."""
         given = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
@@ -67,23 +77,28 @@ class ScoreOptions:
 
 @dataclass(frozen=True)
 class Scores:
-    """The measures, the counts of tokens, sentences and so on, the time, and the translations or labels."""
+    """The measures, the counts of tokens, sentences and so on, the time, and the translations or labels.
+
+    left_out: the lines of the test set that are not scored, because a column is empty.
+    """
 
     measures: Sequence[Measure]
     counts: Mapping[str, int]
     seconds: float
     outputs: Sequence[str] = ()
+    left_out: int = 0
 
     def lines(self) -> list[str]:
         """The scores for a reader."""
         rates = (f"{count / self.seconds:,.1f} {name}/s" for name, count in self.counts.items())
-        return [*(measure.line() for measure in self.measures), f"{'speed':<12} {', '.join(rates)}"]
+        width = name_width(self.measures)
+        return [*(measure.line(width) for measure in self.measures), f"{'speed':<{width}} {', '.join(rates)}"]
 
     def json(self) -> dict[str, object]:
         """The scores for a program."""
         rates = {f"{name}_per_second": count / self.seconds for name, count in self.counts.items()}
         measures = {measure.key: measure.json() for measure in self.measures}
-        return {**measures, **self.counts, "seconds": self.seconds, **rates}
+        return {**measures, **self.counts, "left_out": self.left_out, "seconds": self.seconds, **rates}
 
 
 @dataclass(frozen=True)
@@ -101,12 +116,21 @@ class Scorer:
 
 
 def evaluate_engine(engine: Path, files: Sequence[Path], options: ScoreOptions, watch: Watch) -> Scores:
-    """Score the engine in this folder on the test set in these files. Raises: UserError for what does not fit it."""
+    """Score the engine in this folder on the test set in these files, and log how many of its lines are left out.
+
+    Raises: UserError for what does not fit it.
+    """
     make_bleu(options.tokenize)
     manifest = read_manifest(engine)
     scorer = SCORERS[manifest.task]
     options.require(manifest.task, scorer.used)
-    return scorer.score(engine, scorer.read(files, manifest, options, engine), options, watch)
+    data = scorer.read(files, manifest, options, engine)
+    left_out = data.empty if isinstance(data, Texts) else 0
+    if isinstance(data, Texts) and left_out:
+        total = len(data) + left_out
+        message = "left out %s of %s lines, which have an empty column; the first is %s"
+        logger.warning(message, f"{left_out:,}", f"{total:,}", data.first_empty)
+    return replace(scorer.score(engine, data, options, watch), left_out=left_out)
 
 
 def evaluate_split(engine: Path, task: str, data: Texts | Arrays) -> Sequence[Measure]:
@@ -135,13 +159,7 @@ def _score_translations(engine: Path, data: Data, options: ScoreOptions, watch: 
     assert isinstance(data, Parallel)
     loaded = load(engine, threads=options.threads, device=options.device)
     start, count = time.perf_counter(), len(data.sources)
-    stream = loaded.translate_stream(
-        data.sources,
-        truncate=options.truncate,
-        beam_size=options.beam_size,
-        length_penalty=options.length_penalty,
-        preset=options.preset,
-    )
+    stream = loaded.translate_stream(data.sources, truncate=options.truncate, **options.search)
     found = [best for best, *_ in watch(stream, count)]
     seconds = time.perf_counter() - start
     outputs = [best.text for best in found]
@@ -156,7 +174,7 @@ def _read_labels(files: Sequence[Path], manifest: Manifest, options: ScoreOption
     path = _only(files, "test.tsv")
     if path.suffix == ".npz":
         return read_arrays(path)
-    texts = read_texts((path,), (*manifest.inputs, COLUMN))
+    texts = read_texts((path,), (*manifest.inputs, COLUMN), _complete(manifest))
     named = {name: item for name, item in manifest.inputs.items() if suffixes_of(item)}
     return read_files(texts, named) if named else texts
 
@@ -194,7 +212,8 @@ def _read_results(files: Sequence[Path], manifest: Manifest, options: ScoreOptio
     if suffix_of(path) not in schema.suffixes:
         wanted = " or ".join(f".{suffix}" for suffix in schema.suffixes)
         raise UserError(f"{manifest.name} is evaluated on a {wanted} file", place=str(path))
-    return read_split((path,), schema)
+    paired = schema.paired or schema.objective is not None
+    return read_split((path,), schema, is_full if paired else _complete(manifest))
 
 
 def _score_results(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:
@@ -203,8 +222,14 @@ def _score_results(engine: Path, data: Data, options: ScoreOptions, watch: Watch
     assert not isinstance(data, Parallel)
     with load(engine, threads=options.threads, device=options.device) as loaded:
         start = time.perf_counter()
-        measures, lines = score_results(loaded, engine, data)
+        measures, lines = score_results(loaded, engine, data, make_bleu(options.tokenize), options.search)
     return Scores(measures, {"examples": len(lines)}, time.perf_counter() - start, lines)
+
+
+def _complete(manifest: Manifest) -> Complete:
+    """A text may be empty beside other inputs: then it is its end token. Words have none."""
+    ends = {name for name, item in manifest.given.items() if item.kind == "tokens" and item.special.ends}
+    return partial(is_example, given=list(manifest.given), empty=set[str]() if manifest.labels_words else ends)
 
 
 def _only(files: Sequence[Path], example: str) -> Path:
@@ -215,7 +240,14 @@ def _only(files: Sequence[Path], example: str) -> Path:
 
 
 _OF_TEXTS = ("context", "stride", "document")
-_RESULTS = Scorer(_read_results, _score_results, ("threads", "device", "output"))
+_SEARCH = ("beam_size", "length_penalty", "preset")
+
+
+def _results(*used: str) -> Scorer:
+    """The scorer of declared results, with what it uses beside the options of every engine."""
+    return Scorer(_read_results, _score_results, ("threads", "device", "output", *used))
+
+
 _LABELS = Scorer(_read_labels, _score_labels, ("truncate", "threads", "device", "output"))
 SCORERS: Mapping[str, Scorer] = {
     "translation": Scorer(
@@ -226,8 +258,8 @@ SCORERS: Mapping[str, Scorer] = {
     "language_model": Scorer(_read_text, _score_continuations, ("threads", *_OF_TEXTS)),
     "tagging": _LABELS,
     "classification": _LABELS,
-    WRITING: _RESULTS,
-    SAMPLED: _RESULTS,
-    RESULTS: _RESULTS,
+    WRITING: _results("tokenize", *_SEARCH),
+    SAMPLED: _results("tokenize"),
+    RESULTS: _results(),
 }
 """How engines of each task are scored."""

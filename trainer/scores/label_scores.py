@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.tokens import IGNORE
 from xformc.runtime import Engine
+from xformc.runtime.kinds.kind import kind_of
 from xformc.runtime.kinds.labels import Prediction
 from xformc.trainer.data.label_names import COLUMN, label_ids, require_one_each
 from xformc.trainer.data.npz import Arrays, label_ids_of
@@ -34,7 +35,8 @@ def score_labels(engine: Engine, data: Texts | Arrays, *, truncate: bool = False
     pairs = [aligned(row, labels, len(names)) for row, labels in zip(found, wanted, strict=True)]
     both = np.concatenate(pairs, axis=1)
     measures = label_measures(both[0], both[1], len(names), "positions" if each else "examples")
-    return measures, [" ".join(prediction.labels) for prediction in predictions]
+    (result,) = engine.manifest.results.values()
+    return measures, [kind_of(result).line(prediction) for prediction in predictions]
 
 
 def _predict(engine: Engine, data: Texts | Arrays, truncate: bool) -> list[Prediction]:

@@ -1,6 +1,6 @@
 """The scores of a model's output, each with a note that explains its value."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -13,6 +13,8 @@ from xformc.errors import UserError
 WORDS = 4
 """The longest n-gram that BLEU counts; BLEU is 0 if every sentence is shorter."""
 MOST_CLASSES = 100
+NAME_WIDTH = 12
+"""The least width of the column of names."""
 
 
 @dataclass(frozen=True)
@@ -30,16 +32,21 @@ class Measure:
     share: bool = False
     signature: str | None = None
 
-    def line(self) -> str:
-        """Return the score as a line of text."""
+    def line(self, width: int = NAME_WIDTH) -> str:
+        """Return the score as a line of text, which begins with its name in a column of this width."""
         if self.value is None:
-            return f"{self.name:<12}  skipped: {self.note}"
+            return f"{self.name:<{width}}  skipped: {self.note}"
         shown = f"{100 * self.value:5.1f}%" if self.share else f"{self.value:6.2f}"
-        return f"{self.name:<12} {shown}   {self.signature or self.note}"
+        return f"{self.name:<{width}} {shown}   {self.signature or self.note}"
 
     def json(self) -> object:
         """Return the score as JSON."""
         return self.value if self.signature is None else {"score": self.value, "signature": self.signature}
+
+
+def name_width(measures: Iterable[Measure]) -> int:
+    """Return the width of the column of the names of these scores."""
+    return max([NAME_WIDTH, *(len(measure.name) for measure in measures)])
 
 
 def make_bleu(tokenize: str = "13a") -> Any:

@@ -13,6 +13,7 @@ from xformc.compiler.spec import Spec, load_spec
 from xformc.format.names import SPEC
 from xformc.runtime import Engine
 from xformc.runtime.kinds.kind import kind_of
+from xformc.runtime.options import BeamArguments
 from xformc.runtime.rows import Row
 from xformc.trainer.data.batches import Examples
 from xformc.trainer.data.columns import Column, Pairs, Sequences, Values
@@ -21,7 +22,7 @@ from xformc.trainer.data.dataset import Split, encode_split, reads_text
 from xformc.trainer.data.targets.target import Target
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.scores.label_scores import aligned
-from xformc.trainer.scores.metrics import Measure, label_measures, text_measures, token_measures
+from xformc.trainer.scores.metrics import Measure, label_measures, text_measures, token_measures, translation_measures
 
 Array = NDArray[Any]
 EVERY = 1 << 40
@@ -33,14 +34,19 @@ def scored_schema(spec: Spec) -> DataSchema:
     return replace(data_schema(spec), longest=EVERY)
 
 
-def score_results(engine: Engine, folder: Path, data: Split) -> tuple[list[Measure], list[str]]:
-    """Score all results of the engine in this folder, and return the measures and a line for each example."""
+def score_results(
+    engine: Engine, folder: Path, data: Split, bleu: Any, options: BeamArguments
+) -> tuple[list[Measure], list[str]]:
+    """Score all results of the engine in this folder, and return the measures and a line for each example.
+
+    bleu: sacreBLEU's, for a text that the engine writes. options: those of its search.
+    """
     spec = load_spec(folder / SPEC)
     schema = scored_schema(spec)
     tokenizer = load_for(schema, spec.train.tokenizer, folder) if reads_text(data, schema) else None
     labels = {name: result.labels or () for name, result in engine.manifest.results.items()}
     examples = encode_split(data, schema, tokenizer, labels)
-    found = _run(engine, examples)
+    found = _run(engine, examples, options)
     measures: list[Measure] = []
     for target in schema.targets:
         values = [one[target.name] for one in found]
@@ -51,18 +57,19 @@ def score_results(engine: Engine, folder: Path, data: Split) -> tuple[list[Measu
             made = SCORES[target.kind](target, values, column, labels[target.name])
         measures += [replace(one, key=f"{target.name}_{one.key}", name=f"{target.name} {one.name}") for one in made]
     if schema.written is not None:
-        texts = [one[schema.written] for one in found]
-        measures = [*text_measures(texts, _written(engine, examples, schema.written)), *measures]
+        texts, right = [one[schema.written] for one in found], _written(engine, examples, schema.written)
+        chrf, _, words = translation_measures(texts, [right], bleu)
+        measures = [*text_measures(texts, right), chrf, words, *measures]
     return measures, ["\t".join(_line(engine, name, value) for name, value in one.items()) for one in found]
 
 
-def _run(engine: Engine, examples: Examples) -> list[dict[str, Any]]:
+def _run(engine: Engine, examples: Examples, options: BeamArguments) -> list[dict[str, Any]]:
     """The results of each row, by name; the second rows of pairs come after the first ones."""
     rows = rows_of(examples, engine.manifest.given)
     if engine.manifest.decoding == "forward":
         return [dict(one.results) for one in engine.predict_rows(rows)]
     written = engine.manifest.written
-    return [{written: best.text, **best.results} for best, *_ in engine.transcribe_rows(rows)]
+    return [{written: best.text, **best.results} for best, *_ in engine.transcribe_rows(rows, **options)]
 
 
 def _line(engine: Engine, name: str, value: Any) -> str:

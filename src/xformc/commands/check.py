@@ -13,6 +13,9 @@ from xformc.specs import find_spec
 if TYPE_CHECKING:
     from xformc.compiler.graph.graph import Graph
 
+NAME_WIDTH = 24
+"""The least width of the column of names."""
+
 
 def check(
     spec: SpecName,
@@ -50,16 +53,14 @@ def check(
     if parameters:
         print(parameters_text(rows))
         return
+    trained = graph.parameter_count()
+    counted = {**counts, "total": total, **({"trained": trained} if trained != total else {})}
+    width = max(NAME_WIDTH, *map(len, (*checked.sizes, *counted)))
     print(f"{checked.name}: {checked.task}, no mistakes")
-    print("sizes")
-    for name, size in checked.sizes.items():
-        print(f"  {name:<24}{size:>14,}")
-    print("parameters")
-    for stage, count in counts.items():
-        print(f"  {stage:<24}{count:>14,}")
-    print(f"  {'total':<24}{total:>14,}")
-    if graph.parameter_count() != total:
-        print(f"  {'trained':<24}{graph.parameter_count():>14,}")
+    for title, numbers in (("sizes", checked.sizes), ("parameters", counted)):
+        print(title)
+        for name, number in numbers.items():
+            print(f"  {name:<{width}}{number:>14,}")
 
 
 def schema(output: TextOutput = None) -> None:

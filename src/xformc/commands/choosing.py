@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from typer import Option
 
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.format.inputs import Input
 from xformc.format.manifest import Manifest, SearchOptions
 from xformc.format.reader import read_manifest
@@ -59,8 +59,7 @@ class Choice:
             raise UserError("--rerank-weight needs --rerank", hint="name the second engine: --rerank ENGINE")
         if not self.chooses:
             return self.samples or options.n_best
-        if self.second is not None and self.utility is not None:
-            raise UserError("--rerank and --mbr exclude each other", hint="leave one of them out")
+        refuse_together({"--rerank": self.second, "--mbr": self.utility})
         if (self.samples or options.beam_size) == 1:
             option = "--mbr" if self.second is None else "--rerank"
             among, hint = ("samples", "--samples 16") if self.samples else ("hypotheses of a beam", "--beam-size 8")

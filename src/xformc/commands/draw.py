@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from xformc.commands.options import OUT, SPEC_HELP, Settings, complete_spec
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.specs import find_spec
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def draw(
 def _check_options(
     specs: list[str], depth: int | None, positions: bool, length: int | None, weights: Path | None
 ) -> None:
-    if positions and depth is not None:
-        raise UserError("--depth and --positions exclude each other", hint="leave one of them out")
+    refuse_together({"--depth": depth, "--positions": positions})
     if not positions and (length is not None or weights is not None):
         raise UserError("--length and --weights need --positions", hint="add --positions")
     if not positions and len(specs) > 1:

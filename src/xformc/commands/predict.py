@@ -7,6 +7,7 @@ from typing import Annotated
 
 from typer import Option
 
+from xformc.commands.json_input import JsonInput, json_alone, require_json_output, require_lines
 from xformc.commands.options import (
     Device,
     EngineFolder,
@@ -18,7 +19,7 @@ from xformc.commands.options import (
     Window,
     Workers,
 )
-from xformc.commands.text_lines import choose_pace, file_names, files_pace, input_lines, write_results
+from xformc.commands.text_lines import choose_pace, columns_of, file_names, files_pace, input_lines, write_results
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
@@ -37,6 +38,7 @@ def predict(
     examples: Annotated[Path | None, Option("--input", "-i", help=INPUT_HELP, metavar="FILE")] = None,
     output: TextOutput = None,
     as_json: JsonLines = False,
+    json_input: JsonInput = False,
     truncate: Truncate = False,
     window: Window = None,
     workers: Workers = None,
@@ -62,6 +64,8 @@ def predict(
     With --json: {"line": 1, "label": "good", "probabilities": {"bad": 0.1, "good": 0.9}}; for labels of words
     "labels" and a list of "probabilities". An engine whose spec declares its results has an object for each of them.
     """
+    require_json_output(json_input, as_json)
+    require_lines(json_input, files, examples)
     if files is None and examples is not None and examples.suffix == ".npz":
         with load(engine, threads=threads, workers=1 if workers is None else workers, device=device) as loaded:
             predictions = loaded.predict(read_npz(examples), max_batch_tokens=max_batch_tokens)
@@ -71,8 +75,8 @@ def predict(
     pace = choose_pace(examples, window, workers, threads) if files is None else files_pace(files, window, workers)
     lines_of = input_lines(examples) if files is None else file_names(files, examples, given)
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, lines_of as lines:
-        split = (line.split("\t") if len(given) > 1 else line for line in lines)
-        found = loaded.predict_stream(split, window=pace.window, max_batch_tokens=max_batch_tokens, truncate=truncate)
+        texts = json_alone(lines, list(given)) if json_input else columns_of(lines, given)
+        found = loaded.predict_stream(texts, window=pace.window, max_batch_tokens=max_batch_tokens, truncate=truncate)
         write_results(found, partial(_render, loaded, as_json=as_json), output)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Option
 
 from xformc.commands.options import OUT, Json, Settings, SpecName
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.specs import find_spec
 
 if TYPE_CHECKING:
@@ -59,15 +59,13 @@ def report(
     """
     if measure is None and output is not None:
         raise UserError("--output is a plot of measurements", hint="add --measure 4096")
-    if measure is not None and length is not None:
-        raise UserError("--length and --measure exclude each other", hint="leave out --length")
+    refuse_together({"--length": length, "--measure": measure})
     path = find_spec(spec)
     given = {"--gpus": gpus, "--gpu": gpu, "--batch-tokens": batch_tokens, "--mfu": mfu, "--price": price}
     idle = [name for name, value in {**given, "--shard": shard or None}.items() if value is not None]
     if idle and not train:
         raise UserError(f"{', '.join(idle)}: no effect without --train", hint="add --train")
-    if train and measure is not None:
-        raise UserError("--train and --measure exclude each other", hint="leave one of them out")
+    refuse_together({"--train": train, "--measure": measure})
     from xformc.compiler.spec import load_spec
 
     if train:

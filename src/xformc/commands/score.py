@@ -1,18 +1,18 @@
 """`xformc score`: how likely given texts are, by an engine."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from xformc.commands.json_input import json_alone
 from xformc.commands.options import Device, EngineFolder, JsonLines, TextOutput, Threads, Truncate, Workers
-from xformc.commands.text_lines import choose_pace, write_results
+from xformc.commands.text_lines import choose_pace, columns_of, write_results
 from xformc.commands.token_scores import TokenFields, token_fields_of
-from xformc.errors import UserError
+from xformc.format.inputs import Input
 from xformc.format.reader import read_manifest
 from xformc.runtime.engine import load
 from xformc.runtime.searching.search import length_divisor
@@ -65,19 +65,15 @@ def score(
     """
     manifest = read_manifest(engine)
     pace = choose_pace(source, None, workers, threads)
-    several = len(manifest.given) > 1
-    if several and json_input:
-        raise UserError(
-            f"--json-input is for engines that read one text, and {manifest.name} reads {len(manifest.given)}"
-        )
 
-    def texts_of(path: Path) -> Iterator[str]:
-        return json_alone(read_file_lines(path)) if json_input else read_file_lines(path)
+    def texts_of(path: Path, inputs: Mapping[str, Input]) -> Iterator[Any]:
+        lines = read_file_lines(path)
+        return json_alone(lines, list(inputs)) if json_input else columns_of(lines, inputs)
 
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded:
         found = loaded.score_stream(
-            (line.split("\t") if several else line for line in texts_of(source)),
-            None if target is None else texts_of(target),
+            texts_of(source, manifest.given),
+            None if target is None else texts_of(target, {}),
             max_batch_tokens=max_batch_tokens,
             truncate=truncate,
             beam_size=beam_size,

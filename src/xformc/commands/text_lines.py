@@ -5,7 +5,7 @@ import io
 import os
 import stat
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import IO, TypeVar, cast
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.extras import import_extra
 from xformc.files import atomic_write
 from xformc.format.inputs import Input
@@ -77,6 +77,11 @@ def file_names(files: Sequence[Path], path: Path | None, inputs: Mapping[str, In
     yield iter(map(str, files))
 
 
+def columns_of(lines: Iterable[str], inputs: Mapping[str, Input]) -> Iterator[str | list[str]]:
+    """The lines as examples: of several inputs the texts between tabs."""
+    return (line.split("\t") if len(inputs) > 1 else line for line in lines)
+
+
 def one_line(text: str) -> str:
     """The text without line breaks."""
     return text.replace("\r", " ").replace("\n", " ")
@@ -105,8 +110,7 @@ def input_lines(path: Path | None) -> Generator[Iterator[str]]:
 
 def given_prefixes(text: str | None, file: Path | None) -> str | Iterator[str] | None:
     """What texts begin with: the same for all of them, or a line for each. Raises: UserError for both."""
-    if text is not None and file is not None:
-        raise UserError("--prefix and --prefixes exclude each other", hint="leave one of them out")
+    refuse_together({"--prefix": text, "--prefixes": file})
     return text if file is None else read_file_lines(file)
 
 

@@ -10,6 +10,7 @@ from typing import Annotated
 from typer import Option
 
 from xformc.commands.choosing import Samples, SamplesMbr, check_samples, chosen_samples
+from xformc.commands.json_input import JsonInput, json_texts, require_json_output, require_lines
 from xformc.commands.options import (
     BeamGroups,
     BeamSize,
@@ -46,6 +47,7 @@ from xformc.commands.options import (
 )
 from xformc.commands.text_lines import (
     choose_pace,
+    columns_of,
     file_names,
     files_pace,
     given_prefixes,
@@ -58,8 +60,9 @@ from xformc.errors import UserError
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.generation.sampling import WritingArguments
+from xformc.runtime.generation.sampling import SampleArguments, WritingArguments
 from xformc.runtime.kinds.kind import kind_of
+from xformc.runtime.options import SearchArguments
 from xformc.runtime.searching.translate import Hypothesis, fields_of_text
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 
@@ -110,6 +113,7 @@ def transcribe(
     part: Annotated[float | None, Option(help=PART_HELP, metavar="SECONDS")] = None,
     timestamps: Annotated[bool, Option("--timestamps", help=TIMES_HELP)] = False,
     as_json: JsonLines = False,
+    json_input: JsonInput = False,
     truncate: Truncate = False,
     window: Window = None,
     workers: Workers = None,
@@ -143,6 +147,8 @@ def transcribe(
     the one first that is most like the others.
     """
     require_json(token_scores, as_json)
+    require_json_output(json_input, as_json)
+    require_lines(json_input, files, examples)
     if timestamps and not as_json:
         raise UserError("--timestamps needs --json", hint="each hypothesis then has `parts`")
     check_samples(mbr, samples)
@@ -186,12 +192,13 @@ def transcribe(
             )
             write_results(chosen_samples(found, mbr), _renderer(loaded, token_scores, as_json), output)
         return
-    given = read_manifest(engine).given
+    manifest = read_manifest(engine)
+    given, kind = manifest.given, SearchArguments if manifest.decoding == "search" else SampleArguments
     pace = choose_pace(examples, window, workers, threads) if files is None else files_pace(files, window, workers)
     lines_of = input_lines(examples) if files is None else file_names(files, examples, given)
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, lines_of as lines:
         results = loaded.transcribe_stream(
-            (line.split("\t") if len(given) > 1 else line for line in lines),
+            json_texts(lines, kind, list(given)) if json_input else columns_of(lines, given),
             prefixes=given_prefixes(prefix, prefixes),
             window=pace.window,
             max_batch_tokens=max_batch_tokens,

@@ -6,9 +6,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from xformc.compiler.spec.load import load_tree, merge
-from xformc.compiler.spec.problems import Problem, SpecError, listed, raise_problems, suggest
+from xformc.compiler.spec.problems import Problem, SpecError, listed, raise_problems
 from xformc.compiler.spec.tree import Entry, Tree
-from xformc.errors import UserError
+from xformc.errors import UserError, suggest
 
 FAMILIES = Path(__file__).resolve().parent / "families"
 MAX_LIKE = 4
