@@ -54,7 +54,7 @@ class Writing : public Task {
     return static_cast<int64_t>(std::min<__int128>(positions + needed(row, measured(row)), INT64_MAX));
   }
 
-  // A row with an empty text gets an empty text.
+  // An empty row gets an empty text.
   std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const override {
     Result nothing{{{"", 0, {}}}, {}};
     beside_.set_nothing(nothing.values);
@@ -104,13 +104,20 @@ class Writing : public Task {
   // The positions by which a text may be longer.
   int64_t measured(const Row& row) const { return measured_ < 0 ? 0 : row.fields[measured_].positions; }
 
+  // Whether an input has no positions, or no input has more than an end token.
   bool is_empty(const Row& row) const {
+    bool sequences = false, something = false;
     for (size_t i = 0; i < given_.size(); ++i) {
-      const auto after = static_cast<int64_t>(given_[i].special.after().size());
-      const int64_t least = given_[i].kind == Kind::tokens ? 1 + after : given_[i].kind == Kind::vectors ? 1 : 0;
-      if (row.fields[i].positions < least) return true;
+      const Input& input = given_[i];
+      something |= input.kind == Kind::values;
+      if (!input.has_positions()) continue;
+      const int64_t positions = row.fields[i].positions;
+      if (positions == 0) return true;
+      const auto after = static_cast<int64_t>(input.kind == Kind::tokens ? input.special.after().size() : 0);
+      sequences = true;
+      something |= positions > after;
     }
-    return false;
+    return sequences && !something;
   }
 
   Batch inputs(const Rows& rows) const {
