@@ -232,7 +232,7 @@ struct ScreenCandidates : Kernel {
 void add_screen_candidates(Operators& all) {
   static const Operator screen_candidates(
       "ScreenCandidates", make_kernel<ScreenCandidates>,
-      {FLOAT, FLOAT, INT64, ANY,   INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64,
+      {FLOAT, FLOAT, INT64, INT16, INT16, FLOAT, FLOAT, FLOAT, INT64, INT64, INT64, INT64, INT64,
        FLOAT, FLOAT, FLOAT, INT64, INT64, FLOAT, INT32, INT64, INT64, INT64, INT64, FLOAT, INT64},
       {FLOAT, INT64, INT64}, 7);
   all.push_back(&screen_candidates);
