@@ -11,6 +11,7 @@ import pytest
 from tests.command_line import CommandLine, mistake
 from tests.runtime.small_engines import TEXTS, SmallEngines
 from xformc.errors import UserError
+from xformc.format.names import BEAMS
 from xformc.runtime import Continuation, Engine, load
 
 BEAMS: dict[str, Any] = {"beam_size": 4, "n_best": 3, "max_new_tokens": 9}
@@ -104,9 +105,10 @@ def test_options_without_effect_and_wrong_ones_are_refused(
 
 
 def test_engines_without_the_model_say_so(engine: Engine) -> None:
-    old = replace(engine, manifest=replace(engine.manifest, beams=None))
+    files = {name: record for name, record in engine.manifest.files.items() if name != BEAMS}
+    other = replace(engine, manifest=replace(engine.manifest, files=files))
     with pytest.raises(UserError, match="has no beam search") as caught:
-        old.generate(["one"], beam_size=2)
+        other.generate(["one"], beam_size=2)
     assert caught.value.hint == "build with --target native, cpu or portable"
 
 

@@ -119,8 +119,9 @@ def test_streams_take_prefixes() -> None:
         assert [one.tokens for (one,) in engine.transcribe_stream(iter(pairs), prefixes=iter(begun), window=2)] == every
         scores = [one.score for one in engine.score(pairs, begun)]
         assert [one.score for one in engine.score_stream(iter(pairs), iter(begun))] == scores
-        (impossible,) = engine.score([("", "hello")], ["hello"])
-        assert impossible.score == -np.inf and engine.score([("", "hello")], [""])[0].score == 0.0
+        (impossible,) = engine.score([("", "")], ["hello"])
+        assert impossible.score == -np.inf and engine.score([("", "")], [""])[0].score == 0.0
+        assert np.isfinite(engine.score([("", "hello")], ["hello"])[0].score)
     with load(FOLDER / "draw", threads=1) as draws, pytest.raises(UserError, match="cannot score given texts"):
         draws.score(["hello"], ["hello"])
     with load(FOLDER / "heads", threads=1) as labels, pytest.raises(UserError, match="writes no text"):
@@ -128,7 +129,7 @@ def test_streams_take_prefixes() -> None:
 
 
 def test_the_command_line_takes_controls_and_scores(xformc: CommandLine, tmp_path: Path) -> None:
-    (tmp_path / "in").write_text("two dogs\thello\n\thello\nhello world\twe\n")
+    (tmp_path / "in").write_text("two dogs\thello\n\t\nhello world\twe\n")
     (tmp_path / "begin").write_text("hello\n\ntwo\n")
     folder = FOLDER / "judged"
     each = xformc("transcribe", folder, "-i", tmp_path / "in", "--prefixes", tmp_path / "begin")
