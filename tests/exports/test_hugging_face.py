@@ -18,8 +18,10 @@ from tiny_engine import train_tokenizer
 
 from tests.imports.fairseq_files import SIZE, write_fairseq
 from tests.imports.foreign import FAMILIES, GPT2, LLAMA, ROUNDED, write_foreign
-from tests.imports.test_tokenizers import TEXTS, train_piece_model, write_byte_pairs, write_marian
+from tests.imports.test_tokenizers import SENTENCES, TEXTS, train_piece_model, write_byte_pairs, write_marian
 from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
+from xformc.compiler.pipeline import begin, run_passes
 from xformc.compiler.spec import load_spec
 from xformc.imports.family import find_family
 from xformc.runtime.text.tokenizer import open_vocabulary
@@ -190,6 +192,43 @@ def test_a_trained_model_finds_its_family(xformc: CommandLine, tmp_path: Path) -
     ids = transformers.AutoTokenizer.from_pretrained(tmp_path / "model")("one").input_ids
     assert ids[0] == 2 and 1 not in ids
     assert (config["activation_function"], config["bos_token_id"], config["n_layer"]) == ("gelu", 2, 2)
+
+
+@pytest.mark.processor
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "family"), [("gpt", "gpt2"), ("llama", "llama")])
+def test_a_trained_language_model_comes_back(xformc: CommandLine, tmp_path: Path, name: str, family: str) -> None:
+    """With the begin token and the padding of its tokenizer, and with rotary pairs as the family has them."""
+    (tmp_path / "spec.yaml").write_text(small_text(name, layers=1))
+    (tmp_path / "data").mkdir()
+    for file in ("train.txt", "valid.txt"):
+        (tmp_path / "data" / file).write_text("".join(f"{text}\n" for text in SENTENCES[:4]))
+    recipe = ["steps=20", "batch_tokens=200", "precision=float32", "schedule={kind: constant, peak: 0.01}"]
+    options = [part for one in recipe for part in ("--set", f"train.{one}")]
+    place = ("--data", tmp_path / "data", "-o", tmp_path / "run")
+    done(xformc, "train", tmp_path / "spec.yaml", *place, "--set", "sizes.vocabulary=50", *options)
+    options = [] if find_spec("transformers") is None else ["--replay"]
+    out = done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "model", *options)
+    assert f"a model of the family {family}," in out
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "again")
+    one, two = (load_spec(tmp_path / run / "spec.yaml") for run in ("run", "again"))
+    assert one.inputs == two.inputs
+    tokens = torch.as_tensor([[2, 9, 4, 30, 5, 7, 6, 12]])
+    logits, texts = [], []
+    for run, spec in (("run", one), ("again", two)):
+        module = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
+        arrays = load_tensors(tmp_path / run / "weights.safetensors")
+        with torch.no_grad():
+            for path, parameter in parameters_by_path(module).items():
+                parameter.copy_(arrays[path])
+            logits.append(module(tokens))
+        done(xformc, "build", tmp_path / run, "-o", tmp_path / f"{run}-engine", "--target", "portable")
+        options = ("--temperature", "0", "--max-new-tokens", "12")
+        prompts = "".join(f"{line}\n" for line in ("", "the quick", "ein Haus"))
+        result = xformc("generate", tmp_path / f"{run}-engine", *options, stdin=prompts)
+        texts.append(result.out)
+    torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-5)
+    assert texts[0] == texts[1] and len(set(texts[0].split())) > 3
 
 
 def test_an_engine_is_exported_as_its_run(xformc: CommandLine, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def differences(ours: Spec, theirs: Spec, family: str) -> list[str]:
     """What the two specs compute differently in use, a line for each; none if they are the same function."""
     if _function(ours.graph()) == _function(theirs.graph()):
         return _results(ours, theirs, family)
-    one, other = _document(ours), _document(theirs)
+    one, other = document(ours), document(theirs)
     lines: list[str] = []
     for section in SECTIONS:
         mine, its = (_flat(document.get(section), 1 if section == "blocks" else 2) for document in (one, other))
@@ -62,7 +62,8 @@ def _function(graph: Graph) -> object:
     return graph.inputs, parameters, nodes, names(graph.outputs)
 
 
-def _document(spec: Spec) -> Mapping[str, Plain]:
+def document(spec: Spec) -> Mapping[str, Plain]:
+    """The resolved spec as plain values."""
     return cast(Mapping[str, Plain], parse_yaml(Source(spec.name, spec.resolved_yaml())).plain())
 
 

@@ -23,8 +23,7 @@ from xformc.errors import UserError
 from xformc.exports.compare import differences
 from xformc.exports.ctranslate2_decoder import decoder_model
 from xformc.exports.ctranslate2_layers import Writer
-from xformc.exports.hugging_face import spec_of
-from xformc.exports.source import Source, read_source
+from xformc.exports.source import Source, read_source, spec_of
 from xformc.exports.vocabulary_map import write_vocabulary_map
 from xformc.files import atomic_directory, writing
 from xformc.format.names import MANIFEST, MODEL, SHORTLIST

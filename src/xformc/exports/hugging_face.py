@@ -1,23 +1,23 @@
 """Exports a model as a folder that transformers loads: config.json, safetensors and the tokenizer's files."""
 
 import json
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from xformc.compiler.spec import Spec, load_spec
-from xformc.compiler.spec.tree import Plain, Scalar, write_yaml
+from xformc.compiler.spec import Spec
+from xformc.compiler.spec.tree import Plain, Scalar
 from xformc.errors import UserError
 from xformc.exports.card import CARD, Card, checked_licence
 from xformc.exports.compare import differences
 from xformc.exports.observe import special_of
+from xformc.exports.rotary import with_halves
 from xformc.exports.solve import solve
-from xformc.exports.source import Source, read_source
+from xformc.exports.source import Source, read_source, spec_of
 from xformc.exports.tensors import Format, foreign_tensors, rounded
 from xformc.exports.tokenizers import SETTINGS, write_tokenizer
 from xformc.files import atomic_directory, writing
-from xformc.format.names import SPEC
 from xformc.imports.banned import said_of
 from xformc.imports.characters import CTC
 from xformc.imports.checkpoint import SINGLE
@@ -54,8 +54,12 @@ class Export:
 
 @dataclass(frozen=True)
 class Match:
-    """A family's table with the config that gives a spec, and that spec by the table."""
+    """A family's table with the config that gives a spec, and that spec by the table.
 
+    source: the model, with its rotary pairs as the family has them.
+    """
+
+    source: Source
     family: Family
     config: Config
     values: Mapping[str, Scalar]
@@ -84,7 +88,7 @@ def export_hugging_face(
     check_free(out)
     source = read_source(path)
     match = find_match(source, family, table)
-    tensors = foreign_tensors(match.family, match.config, source.spec.graph(), source.arrays)
+    tensors = foreign_tensors(match.family, match.config, match.source.spec.graph(), match.source.arrays)
     stored = rounded(tensors, precision)
     with writing(out), atomic_directory(out, replace=False) as part:
         config, generation = _configs(match, source, precision)
@@ -132,17 +136,20 @@ def _replayed(folder: Path, source: Source, match: Match, precision: Format) -> 
 
 
 def find_match(source: Source, family: str | None, table: Path | None) -> Match:
-    """The family of a model with its config. Raises: UserError that names what differs, or that none fits."""
+    """The family of a model with its config; of several, one whose table is like no other.
+
+    Raises: UserError that names what differs, or that none fits.
+    """
+    halved = with_halves(source)
+    forms = [source] if halved is None else [source, halved]
     if table is not None:
-        return _matched(load_family(table), source)
+        return _matched(load_family(table), forms)
     name = family or (source.family if source.family in shipped_families() else None)
     if name is not None:
-        return _matched(find_family(name), source)
-    for name in shipped_families():
-        try:
-            return _matched(find_family(name), source)
-        except UserError:
-            continue
+        return _matched(find_family(name), forms)
+    for found in sorted(map(find_family, shipped_families()), key=lambda one: one.like is not None):
+        with suppress(UserError):
+            return _matched(found, forms)
     hint = "`--family NAME` says what differs from one of them"
     raise UserError(
         f"no family computes what this model does; there are {', '.join(shipped_families())}",
@@ -151,7 +158,17 @@ def find_match(source: Source, family: str | None, table: Path | None) -> Match:
     )
 
 
-def _matched(family: Family, source: Source) -> Match:
+def _matched(family: Family, forms: Sequence[Source]) -> Match:
+    """The first of the forms of a model that a family can say. Raises: UserError that names what differs in the last
+    one."""
+    for form in forms[:-1]:
+        with suppress(UserError):
+            return _match(family, form)
+    return _match(family, forms[-1])
+
+
+def _match(family: Family, source: Source) -> Match:
+    """The config of a family that gives the model. Raises: UserError that names what differs."""
     values = {"model_type": family.name, **solve(family, source.spec)}
     place = str(source.folder)
     try:
@@ -163,17 +180,7 @@ def _matched(family: Family, source: Source) -> Match:
     if found:
         lines = "".join(f"\n  {line}" for line in found)
         raise UserError(f"cannot be said as {family.name}, which differs in:{lines}", place=place)
-    return Match(chosen, config, values, spec)
-
-
-def spec_of(filled: Plain) -> Spec:
-    """The spec that a table writes. Raises: SpecError."""
-    with tempfile.TemporaryDirectory(prefix="xformc-export-") as name:
-        path = Path(name) / SPEC
-        path.write_text(write_yaml(filled), encoding="utf-8")
-        spec = load_spec(path)
-        spec.graph()
-        return spec
+    return Match(source, chosen, config, values, spec)
 
 
 def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str, Plain], dict[str, Plain]]:
