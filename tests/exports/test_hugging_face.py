@@ -260,8 +260,27 @@ def test_everything_that_a_family_cannot_say_is_named(xformc: CommandLine, tmp_p
     found = mistake(xformc("export", "hf", base, "-o", tmp_path / "model"))
     assert "no family computes what this model does; there are albert, " in found
     found = mistake(xformc("export", "hf", base, "-o", tmp_path / "model", "--family", "marian"))
-    assert "cannot be said as marian" in found
+    for line in (
+        "sizes.decoder_layers: absent here, needed by marian",
+        "defaults.sinusoid.halves: False here, True in marian",
+        "model.decoder.do: differs",
+    ):
+        assert f"\n  {line}" in found
+    assert "must be a number" not in found and "defaults.sinusoid.base" not in found
+    found = mistake(xformc("export", "hf", run, "-o", tmp_path / "model", "--family", "llama"))
+    for line in ("sizes.groups: absent here, needed by llama", "choices.positions: learned here, rotary in llama"):
+        assert f"\n  {line}" in found
+    assert "attention_factor" not in found and "sizes.d_k" not in found
     assert listing(tmp_path) == before
+
+
+def test_a_t5_is_trained_as_its_family_has_it(xformc: CommandLine, tmp_path: Path) -> None:
+    """By what the page says that the shipped spec needs."""
+    page = (Path(__file__).parents[2] / "docs" / "import.md").read_text(encoding="utf-8")
+    (more,) = re.findall(r"    extends: t5\n(.*?)\n\n", page, re.DOTALL)
+    sizes = "sizes: {layers: 2, d_model: 16, d_ff: 24, heads: 2, vocabulary: 60, buckets: 8, max_distance: 12}"
+    run = write_run(tmp_path / "run", "\n".join(["extends: t5", sizes, *(line.strip() for line in more.splitlines())]))
+    assert "a model of the family t5," in done(xformc, "export", "hf", run, "-o", tmp_path / "model")
 
 
 @pytest.mark.parametrize(

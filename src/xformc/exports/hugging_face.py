@@ -10,10 +10,10 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tree import Plain, Scalar
 from xformc.errors import UserError
 from xformc.exports.card import CARD, Card, checked_licence
-from xformc.exports.compare import differences
-from xformc.exports.observe import special_of
+from xformc.exports.compare import differences, listed
+from xformc.exports.observe import observed, special_of
 from xformc.exports.rotary import with_halves
-from xformc.exports.solve import solve
+from xformc.exports.solve import solve, unsaid
 from xformc.exports.source import Source, read_source, spec_of
 from xformc.exports.tensors import Format, foreign_tensors, rounded
 from xformc.exports.tokenizers import SETTINGS, write_tokenizer
@@ -37,6 +37,9 @@ WRITTEN = ("no_repeat_ngram_size", "repetition_penalty", "suppress_tokens", "sup
 
 BESIDE = (PREFIX, IMAGES, SOUND, CTC)
 """The beginnings of keys that stand in other files than config.json."""
+
+STAND_IN = 1
+"""A number for keys that a model does not say, with which the rest of a family's spec is compared."""
 
 
 @dataclass(frozen=True)
@@ -159,28 +162,41 @@ def find_match(source: Source, family: str | None, table: Path | None) -> Match:
 
 
 def _matched(family: Family, forms: Sequence[Source]) -> Match:
-    """The first of the forms of a model that a family can say. Raises: UserError that names what differs in the last
-    one."""
-    for form in forms[:-1]:
-        with suppress(UserError):
+    """The first of the forms of a model that a family can say. Raises: UserError that names what differs in the one
+    that is nearest."""
+    errors: list[UserError] = []
+    for form in forms:
+        try:
             return _match(family, form)
-    return _match(family, forms[-1])
+        except UserError as error:
+            errors.append(error)
+    raise min(errors, key=lambda error: error.message.count("\n"))
 
 
 def _match(family: Family, source: Source) -> Match:
     """The config of a family that gives the model. Raises: UserError that names what differs."""
-    values = {"model_type": family.name, **solve(family, source.spec)}
-    place = str(source.folder)
+    solution, place = solve(family, source.spec), str(source.folder)
+    values, without = {"model_type": family.name, **solution.values}, unsaid(solution)
+    lines = [f"{path}: {_said(source.spec, path)} here, needed by {family.name}" for path in without]
+    assumed = dict.fromkeys((key for keys in without.values() for key in keys), STAND_IN)
     try:
-        chosen, config = resolve(family, values, place)
+        chosen, config = resolve(family, {**values, **assumed}, place)
         spec = spec_of(config.filled(chosen.spec))
     except UserError as error:
-        raise UserError(f"cannot be said as {family.name}: {error.message}", place=place) from error
-    found = differences(source.spec, spec, family.name)
-    if found:
-        lines = "".join(f"\n  {line}" for line in found)
-        raise UserError(f"cannot be said as {family.name}, which differs in:{lines}", place=place)
-    return Match(source, chosen, config, values, spec)
+        if not lines:
+            raise UserError(f"cannot be said as {family.name}: {error.message}", place=place) from error
+    else:
+        found = differences(source.spec, spec, family.name)
+        apart = (*without, "sizes.") if without else ()  # sizes may follow from the numbers that are assumed
+        lines += [line for line in found if not line.startswith(apart)]
+        if not found:
+            return Match(source, chosen, config, values, spec)
+    raise UserError(f"cannot be said as {family.name}, which differs in:{listed(lines)}", place=place)
+
+
+def _said(spec: Spec, path: str) -> str:
+    """What the spec says at a path with dots."""
+    return "absent" if observed(spec, tuple(path.split("."))) is None else "another"
 
 
 def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str, Plain], dict[str, Plain]]:
