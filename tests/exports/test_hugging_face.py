@@ -20,9 +20,9 @@ from tests.imports.fairseq_files import SIZE, write_fairseq
 from tests.imports.foreign import FAMILIES, GPT2, LLAMA, ROUNDED, write_foreign
 from tests.imports.test_tokenizers import SENTENCES, TEXTS, train_piece_model, write_byte_pairs, write_marian
 from xformc.compiler.backends.torch.module import TorchModule
-from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
 from xformc.compiler.pipeline import begin, run_passes
 from xformc.compiler.spec import load_spec
+from xformc.compiler.weight_files import load_weights
 from xformc.imports.family import find_family
 from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.run_files import find_run_files
@@ -217,10 +217,8 @@ def test_a_trained_language_model_comes_back(xformc: CommandLine, tmp_path: Path
     logits, texts = [], []
     for run, spec in (("run", one), ("again", two)):
         module = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
-        arrays = load_tensors(tmp_path / run / "weights.safetensors")
-        with torch.no_grad():
-            for path, parameter in parameters_by_path(module).items():
-                parameter.copy_(arrays[path])
+        module.load_arrays(load_weights(tmp_path / run, spec.graph()))
+        with torch.inference_mode():
             logits.append(module(tokens))
         done(xformc, "build", tmp_path / run, "-o", tmp_path / f"{run}-engine", "--target", "portable")
         options = ("--temperature", "0", "--max-new-tokens", "12")
