@@ -37,7 +37,7 @@ def differences(ours: Spec, theirs: Spec, family: str) -> list[str]:
     return lines or ["the graphs differ"]
 
 
-def listed(lines: Sequence[str]) -> str:
+def as_lines(lines: Sequence[str]) -> str:
     """The first of these lines, each on a line of its own, and how many more there are."""
     more = len(lines) - LISTED
     return "".join(f"\n  {line}" for line in (*lines[:LISTED], *([f"and {more} more"] if more > 0 else [])))

@@ -10,7 +10,7 @@ from xformc.compiler.spec import Spec
 from xformc.compiler.spec.tree import Plain, Scalar
 from xformc.errors import UserError
 from xformc.exports.card import CARD, Card, checked_licence
-from xformc.exports.compare import differences, listed
+from xformc.exports.compare import as_lines, differences
 from xformc.exports.observe import observed, special_of
 from xformc.exports.rotary import with_halves
 from xformc.exports.solve import solve, unsaid
@@ -162,8 +162,10 @@ def find_match(source: Source, family: str | None, table: Path | None) -> Match:
 
 
 def _matched(family: Family, forms: Sequence[Source]) -> Match:
-    """The first of the forms of a model that a family can say. Raises: UserError that names what differs in the one
-    that is nearest."""
+    """The first of the forms of a model that a family can say.
+
+    Raises: UserError that names what differs in the nearest one.
+    """
     errors: list[UserError] = []
     for form in forms:
         try:
@@ -190,13 +192,13 @@ def _match(family: Family, source: Source) -> Match:
         apart = (*without, "sizes.") if without else ()  # sizes may follow from the numbers that are assumed
         lines += [line for line in found if not line.startswith(apart)]
         if not found:
-            return Match(source, chosen, config, values, spec)
-    raise UserError(f"cannot be said as {family.name}, which differs in:{listed(lines)}", place=place)
+            return Match(source, chosen, config, {**values, **assumed}, spec)
+    raise UserError(f"cannot be said as {family.name}, which differs in:{as_lines(lines)}", place=place)
 
 
 def _said(spec: Spec, path: str) -> str:
     """What the spec says at a path with dots."""
-    return "absent" if observed(spec, tuple(path.split("."))) is None else "another"
+    return "absent" if observed(spec, tuple(path.split("."))) is None else "another value"
 
 
 def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str, Plain], dict[str, Plain]]:

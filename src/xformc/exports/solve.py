@@ -134,12 +134,9 @@ def _agreement(found: Solution, part: Tree) -> tuple[int, int]:
     spec, wrong, right = part.get("spec"), 0, 0
     for path, tree in () if spec is None else leaves(spec):
         own = observed(found.spec, path)
-        open_one = own is not None and _is_open(found, tree)
-        absent = own is None and tree.value is not None
-        if open_one or (not absent and _same(_filled(found, tree, {}), own)):
-            right += 1
-        else:
-            wrong += 1
+        known = own is not None
+        same = (_is_open(found, tree) or _same(_filled(found, tree, {}), own)) if known else tree.value is None
+        right, wrong = (right + 1, wrong) if same else (right, wrong + 1)
     tie, own = part.get("tie"), found.spec.tree.get("tie")
     groups = [] if own is None else [group.plain() for group in own.items]
     for group in () if tie is None else tie.items:
