@@ -129,15 +129,15 @@ class Rotate(Op):
 @types.rule(Rotate)
 def _rotate_types(op: Rotate, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     x, cos, sin = inputs
-    width = _rotated(cos)
+    width = rotated_width(cos)
     require(width <= (x.axes[-1].size or 0), f"{width} numbers cannot be rotated: {x.axes[-1]} has fewer")
     fits = cos == sin and cos.dtype == "float32" and set(cos.axes[:-1]) <= set(x.axes[:-1])
     require(fits, f"the angles {cos} and {sin} do not fit {x}")
     return (x,)
 
 
-def _rotated(angles: Type) -> int:
-    """The number of elements that are rotated."""
+def rotated_width(angles: Type) -> int:
+    """The number of elements that are rotated by angles of this type."""
     return 2 * (angles.axes[-1].size or 0)
 
 
@@ -164,7 +164,7 @@ def emit_rotation(node: Node, onnx: OnnxEmitter, angles: tuple[str, ...]) -> tup
 
 @to_torch.rule(Rotate)
 def _rotate_torch(op: Rotate, node: Node, torch: TorchNamespace) -> Callable[[Any, Any, Any], Any]:
-    namespace, width, align = torch.torch, _rotated(node.inputs[1].type), aligner(*_like(node))
+    namespace, width, align = torch.torch, rotated_width(node.inputs[1].type), aligner(*_like(node))
 
     def apply(x: Any, cos: Any, sin: Any) -> Any:
         cos, sin = (align(part).to(x.dtype) for part in (cos, sin))
@@ -183,7 +183,7 @@ def _rotate_torch(op: Rotate, node: Node, torch: TorchNamespace) -> Callable[[An
 @to_onnx.rule(Rotate)
 def _rotate_onnx(op: Rotate, node: Node, onnx: OnnxEmitter, inputs: tuple[str, ...]) -> tuple[str, ...]:
     kind, x = node.inputs[0].type, inputs[0]
-    width, last = _rotated(node.inputs[1].type), len(kind.axes) - 1
+    width, last = rotated_width(node.inputs[1].type), len(kind.axes) - 1
     cos, sin = emit_rotation(node, onnx, inputs[1:])
 
     def between(start: int, end: int, step: int = 1) -> str:

@@ -18,9 +18,11 @@ from tiny_engine import train_tokenizer
 
 from tests.imports.fairseq_files import SIZE, write_fairseq
 from tests.imports.foreign import FAMILIES, GPT2, LLAMA, ROUNDED, write_foreign
-from tests.imports.test_tokenizers import TEXTS, train_piece_model, write_byte_pairs, write_marian
+from tests.imports.test_tokenizers import SENTENCES, TEXTS, train_piece_model, write_byte_pairs, write_marian
 from xformc.compiler.backends.torch.module import TorchModule
+from xformc.compiler.pipeline import begin, run_passes
 from xformc.compiler.spec import load_spec
+from xformc.compiler.weight_files import load_weights
 from xformc.imports.family import find_family
 from xformc.runtime.text.tokenizer import open_vocabulary
 from xformc.trainer.run_files import find_run_files
@@ -192,6 +194,41 @@ def test_a_trained_model_finds_its_family(xformc: CommandLine, tmp_path: Path) -
     assert (config["activation_function"], config["bos_token_id"], config["n_layer"]) == ("gelu", 2, 2)
 
 
+@pytest.mark.processor
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "family"), [("gpt", "gpt2"), ("llama", "llama")])
+def test_a_trained_language_model_comes_back(xformc: CommandLine, tmp_path: Path, name: str, family: str) -> None:
+    """With the begin token and the padding of its tokenizer, and with rotary pairs as the family has them."""
+    (tmp_path / "spec.yaml").write_text(small_text(name, layers=1))
+    (tmp_path / "data").mkdir()
+    for file in ("train.txt", "valid.txt"):
+        (tmp_path / "data" / file).write_text("".join(f"{text}\n" for text in SENTENCES[:4]))
+    recipe = ["steps=20", "batch_tokens=200", "precision=float32", "schedule={kind: constant, peak: 0.01}"]
+    options = [part for one in recipe for part in ("--set", f"train.{one}")]
+    place = ("--data", tmp_path / "data", "-o", tmp_path / "run")
+    done(xformc, "train", tmp_path / "spec.yaml", *place, "--set", "sizes.vocabulary=50", *options)
+    options = [] if find_spec("transformers") is None else ["--replay"]
+    out = done(xformc, "export", "hf", tmp_path / "run", "-o", tmp_path / "model", *options)
+    assert f"a model of the family {family}," in out
+    done(xformc, "import", tmp_path / "model", "-o", tmp_path / "again")
+    one, two = (load_spec(tmp_path / run / "spec.yaml") for run in ("run", "again"))
+    assert one.inputs == two.inputs
+    tokens = torch.as_tensor([[2, 9, 4, 30, 5, 7, 6, 12]])
+    logits, texts = [], []
+    for run, spec in (("run", one), ("again", two)):
+        module = TorchModule(run_passes(begin(spec), without=("loss",)).graph).eval()
+        module.load_arrays(load_weights(tmp_path / run, spec.graph()))
+        with torch.inference_mode():
+            logits.append(module(tokens))
+        done(xformc, "build", tmp_path / run, "-o", tmp_path / f"{run}-engine", "--target", "portable")
+        options = ("--temperature", "0", "--max-new-tokens", "12")
+        prompts = "".join(f"{line}\n" for line in ("", "the quick", "ein Haus"))
+        result = xformc("generate", tmp_path / f"{run}-engine", *options, stdin=prompts)
+        texts.append(result.out)
+    torch.testing.assert_close(logits[0], logits[1], rtol=0, atol=1e-5)
+    assert texts[0] == texts[1] and len(set(texts[0].split())) > 3
+
+
 def test_an_engine_is_exported_as_its_run(xformc: CommandLine, tmp_path: Path) -> None:
     write_foreign(tmp_path / "model", FAMILIES["qwen2"])  # a Llama with biases, which the first table can say, too
     done(xformc, "import", tmp_path / "model", "-o", tmp_path / "run")
@@ -221,8 +258,27 @@ def test_everything_that_a_family_cannot_say_is_named(xformc: CommandLine, tmp_p
     found = mistake(xformc("export", "hf", base, "-o", tmp_path / "model"))
     assert "no family computes what this model does; there are albert, " in found
     found = mistake(xformc("export", "hf", base, "-o", tmp_path / "model", "--family", "marian"))
-    assert "cannot be said as marian" in found
+    for line in (
+        "sizes.decoder_layers: absent here, needed by marian",
+        "defaults.sinusoid.halves: False here, True in marian",
+        "model.decoder.do: differs",
+    ):
+        assert f"\n  {line}" in found
+    assert "must be a number" not in found and "defaults.sinusoid.base" not in found
+    found = mistake(xformc("export", "hf", run, "-o", tmp_path / "model", "--family", "llama"))
+    for line in ("sizes.groups: absent here, needed by llama", "choices.positions: learned here, rotary in llama"):
+        assert f"\n  {line}" in found
+    assert "attention_factor" not in found and "sizes.d_k" not in found
     assert listing(tmp_path) == before
+
+
+def test_a_t5_is_trained_as_its_family_has_it(xformc: CommandLine, tmp_path: Path) -> None:
+    """By what the page says that the shipped spec needs."""
+    page = (Path(__file__).parents[2] / "docs" / "import.md").read_text(encoding="utf-8")
+    (more,) = re.findall(r"    extends: t5\n(.*?)\n\n", page, re.DOTALL)
+    sizes = "sizes: {layers: 2, d_model: 16, d_ff: 24, heads: 2, vocabulary: 60, buckets: 8, max_distance: 12}"
+    run = write_run(tmp_path / "run", "\n".join(["extends: t5", sizes, *(line.strip() for line in more.splitlines())]))
+    assert "a model of the family t5," in done(xformc, "export", "hf", run, "-o", tmp_path / "model")
 
 
 @pytest.mark.parametrize(

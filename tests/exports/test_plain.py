@@ -56,6 +56,20 @@ def test_the_weights_have_the_names_of_the_spec(xformc: CommandLine, run: Path, 
         assert torch.equal(found[name], torch.as_tensor(array).to(getattr(torch, precision)))
 
 
+def test_the_weights_of_an_engine_are_exported_without_a_warning(
+    xformc: CommandLine, run: Path, tmp_path: Path
+) -> None:
+    done(xformc, "build", run, "-o", tmp_path / "engine", "--target", "portable")
+    torch.set_warn_always(True)
+    try:
+        done(xformc, "export", "safetensors", tmp_path / "engine", "-o", tmp_path / "out")
+    finally:
+        torch.set_warn_always(False)
+    arrays = load_weights(run, load_spec(run / "spec.yaml").graph())
+    found = load_file(tmp_path / "out" / "model.safetensors")
+    assert all(torch.equal(found[name], torch.as_tensor(array)) for name, array in arrays.items())
+
+
 def test_weights_too_large_for_the_precision_are_one_error(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
     arrays = load_weights(run, load_spec(run / "spec.yaml").graph())
     name = next(iter(arrays))

@@ -1,6 +1,6 @@
 """Compares the spec of a run with the one that a family's config gives: the same function, or what differs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from xformc.compiler.graph.graph import Graph, Value
@@ -8,7 +8,7 @@ from xformc.compiler.ops.elementwise import Dropout
 from xformc.compiler.spec import Spec
 from xformc.compiler.spec.problems import Source
 from xformc.compiler.spec.tree import Plain, parse_yaml
-from xformc.exports.observe import computed
+from xformc.exports.observe import computed, observed
 
 SECTIONS = ("inputs", "sizes", "choices", "defaults", "tie", "results", "task", "model", "blocks")
 """The sections that say what a model computes, the simplest first."""
@@ -20,22 +20,32 @@ def differences(ours: Spec, theirs: Spec, family: str) -> list[str]:
     """What the two specs compute differently in use, a line for each; none if they are the same function."""
     if _function(ours.graph()) == _function(theirs.graph()):
         return _results(ours, theirs, family)
-    one, other = _document(ours), _document(theirs)
+    one, other = document(ours), document(theirs)
     lines: list[str] = []
     for section in SECTIONS:
         mine, its = (_flat(document.get(section), 1 if section == "blocks" else 2) for document in (one, other))
-        keys = [key for key in mine if key in its] if section == "blocks" else [*mine, *its]
+        keys = [key for key in mine if key in its or section != "blocks"]
+        keys += [] if section in ("blocks", "sizes") else its  # a size that is missing here has no use here
         for key in dict.fromkeys(keys):
-            values = [computed(spec, found.get(key)) for spec, found in ((ours, mine), (theirs, its))]
+            name = ".".join(part for part in (section, key) if part)
+            values = [_value(spec, name, found.get(key)) for spec, found in ((ours, mine), (theirs, its))]
             if values[0] != values[1]:
-                name = ".".join(part for part in (section, key) if part)
                 short = [_shown(value) for value in values]
                 lines.append(
                     f"{name}: {short[0]} here, {short[1]} in {family}" if short[0] != short[1] else f"{name}: differs"
                 )
-    lines = lines or ["the graphs differ"]
+    return lines or ["the graphs differ"]
+
+
+def as_lines(lines: Sequence[str]) -> str:
+    """The first of these lines, each on a line of its own, and how many more there are."""
     more = len(lines) - LISTED
-    return [*lines[:LISTED], *([f"and {more} more"] if more > 0 else [])]
+    return "".join(f"\n  {line}" for line in (*lines[:LISTED], *([f"and {more} more"] if more > 0 else [])))
+
+
+def _value(spec: Spec, name: str, value: Plain) -> Plain:
+    """The value of a section with its number computed; of a default that the spec does not set, the step's own."""
+    return observed(spec, tuple(name.split("."))) if name.startswith("defaults.") else computed(spec, value)
 
 
 def _results(ours: Spec, theirs: Spec, family: str) -> list[str]:
@@ -62,7 +72,8 @@ def _function(graph: Graph) -> object:
     return graph.inputs, parameters, nodes, names(graph.outputs)
 
 
-def _document(spec: Spec) -> Mapping[str, Plain]:
+def document(spec: Spec) -> Mapping[str, Plain]:
+    """The resolved spec as plain values."""
     return cast(Mapping[str, Plain], parse_yaml(Source(spec.name, spec.resolved_yaml())).plain())
 
 
@@ -80,4 +91,4 @@ def _shown(value: Plain) -> str:
     if value is None:
         return "absent"
     text = str(value)
-    return text if len(text) <= 60 else "other steps"
+    return text if len(text) <= 60 else "another value"

@@ -20,11 +20,10 @@ from xformc.compiler.spec.alignment import SOURCE
 from xformc.compiler.spec.problems import Source as Text
 from xformc.compiler.spec.tree import Plain, parse_yaml
 from xformc.errors import UserError
-from xformc.exports.compare import differences
+from xformc.exports.compare import as_lines, differences
 from xformc.exports.ctranslate2_decoder import decoder_model
 from xformc.exports.ctranslate2_layers import Writer
-from xformc.exports.hugging_face import spec_of
-from xformc.exports.source import Source, read_source
+from xformc.exports.source import Source, read_source, spec_of
 from xformc.exports.vocabulary_map import write_vocabulary_map
 from xformc.files import atomic_directory, writing
 from xformc.format.names import MANIFEST, MODEL, SHORTLIST
@@ -139,7 +138,7 @@ def find_shape(spec: Spec, weights: Mapping[str, Array], place: str, positions: 
         found.append(differences(spec, other, "CTranslate2"))
         if not found[-1]:
             return _shape(spec, weights, place, positions, scaled=scaled)
-    lines = "".join(f"\n  {line}" for line in min(found, key=len))
+    lines = as_lines(min(found, key=len))
     raise UserError(f"cannot be said as a Transformer of CTranslate2, which differs in:{lines}", place=place)
 
 

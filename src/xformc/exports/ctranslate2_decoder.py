@@ -19,7 +19,7 @@ def decoder_model(specs: Any, source: Source, names: Sequence[str]) -> Any:
     Raises: UserError that names whatever CTranslate2's decoder cannot say.
     """
     match = find_match(source, None, TABLE)
-    tensors = foreign_tensors(match.family, match.config, source.spec.graph(), source.arrays)
+    tensors = foreign_tensors(match.family, match.config, match.source.spec.graph(), match.source.arrays)
     model = _empty_model(specs, match.config)
     _write(specs, model, tensors)
     if match.config.value("tied"):

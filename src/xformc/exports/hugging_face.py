@@ -1,23 +1,23 @@
 """Exports a model as a folder that transformers loads: config.json, safetensors and the tokenizer's files."""
 
 import json
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from xformc.compiler.spec import Spec, load_spec
-from xformc.compiler.spec.tree import Plain, Scalar, write_yaml
+from xformc.compiler.spec import Spec
+from xformc.compiler.spec.tree import Plain, Scalar
 from xformc.errors import UserError
 from xformc.exports.card import CARD, Card, checked_licence
-from xformc.exports.compare import differences
-from xformc.exports.observe import special_of
-from xformc.exports.solve import solve
-from xformc.exports.source import Source, read_source
+from xformc.exports.compare import as_lines, differences
+from xformc.exports.observe import observed, special_of
+from xformc.exports.rotary import with_halves
+from xformc.exports.solve import solve, unsaid
+from xformc.exports.source import Source, read_source, spec_of
 from xformc.exports.tensors import Format, foreign_tensors, rounded
 from xformc.exports.tokenizers import SETTINGS, write_tokenizer
 from xformc.files import atomic_directory, writing
-from xformc.format.names import SPEC
 from xformc.imports.banned import said_of
 from xformc.imports.characters import CTC
 from xformc.imports.checkpoint import SINGLE
@@ -38,6 +38,9 @@ WRITTEN = ("no_repeat_ngram_size", "repetition_penalty", "suppress_tokens", "sup
 BESIDE = (PREFIX, IMAGES, SOUND, CTC)
 """The beginnings of keys that stand in other files than config.json."""
 
+STAND_IN = 1
+"""A number for keys that a model does not say, with which the rest of a family's spec is compared."""
+
 
 @dataclass(frozen=True)
 class Export:
@@ -54,8 +57,12 @@ class Export:
 
 @dataclass(frozen=True)
 class Match:
-    """A family's table with the config that gives a spec, and that spec by the table."""
+    """A family's table with the config that gives a spec, and that spec by the table.
 
+    source: the model, with its rotary pairs as the family has them.
+    """
+
+    source: Source
     family: Family
     config: Config
     values: Mapping[str, Scalar]
@@ -84,7 +91,7 @@ def export_hugging_face(
     check_free(out)
     source = read_source(path)
     match = find_match(source, family, table)
-    tensors = foreign_tensors(match.family, match.config, source.spec.graph(), source.arrays)
+    tensors = foreign_tensors(match.family, match.config, match.source.spec.graph(), match.source.arrays)
     stored = rounded(tensors, precision)
     with writing(out), atomic_directory(out, replace=False) as part:
         config, generation = _configs(match, source, precision)
@@ -132,17 +139,20 @@ def _replayed(folder: Path, source: Source, match: Match, precision: Format) -> 
 
 
 def find_match(source: Source, family: str | None, table: Path | None) -> Match:
-    """The family of a model with its config. Raises: UserError that names what differs, or that none fits."""
+    """The family of a model with its config; of several, one whose table is like no other.
+
+    Raises: UserError that names what differs, or that none fits.
+    """
+    halved = with_halves(source)
+    forms = [source] if halved is None else [source, halved]
     if table is not None:
-        return _matched(load_family(table), source)
+        return _matched(load_family(table), forms)
     name = family or (source.family if source.family in shipped_families() else None)
     if name is not None:
-        return _matched(find_family(name), source)
-    for name in shipped_families():
-        try:
-            return _matched(find_family(name), source)
-        except UserError:
-            continue
+        return _matched(find_family(name), forms)
+    for found in sorted(map(find_family, shipped_families()), key=lambda one: one.like is not None):
+        with suppress(UserError):
+            return _matched(found, forms)
     hint = "`--family NAME` says what differs from one of them"
     raise UserError(
         f"no family computes what this model does; there are {', '.join(shipped_families())}",
@@ -151,29 +161,44 @@ def find_match(source: Source, family: str | None, table: Path | None) -> Match:
     )
 
 
-def _matched(family: Family, source: Source) -> Match:
-    values = {"model_type": family.name, **solve(family, source.spec)}
-    place = str(source.folder)
+def _matched(family: Family, forms: Sequence[Source]) -> Match:
+    """The first of the forms of a model that a family can say.
+
+    Raises: UserError that names what differs in the nearest one.
+    """
+    errors: list[UserError] = []
+    for form in forms:
+        try:
+            return _match(family, form)
+        except UserError as error:
+            errors.append(error)
+    raise min(errors, key=lambda error: error.message.count("\n"))
+
+
+def _match(family: Family, source: Source) -> Match:
+    """The config of a family that gives the model. Raises: UserError that names what differs."""
+    solution, place = solve(family, source.spec), str(source.folder)
+    values, without = {"model_type": family.name, **solution.values}, unsaid(solution)
+    lines = [f"{path}: {_said(source.spec, path)} here, needed by {family.name}" for path in without]
+    assumed = dict.fromkeys((key for keys in without.values() for key in keys), STAND_IN)
     try:
-        chosen, config = resolve(family, values, place)
+        chosen, config = resolve(family, {**values, **assumed}, place)
         spec = spec_of(config.filled(chosen.spec))
     except UserError as error:
-        raise UserError(f"cannot be said as {family.name}: {error.message}", place=place) from error
-    found = differences(source.spec, spec, family.name)
-    if found:
-        lines = "".join(f"\n  {line}" for line in found)
-        raise UserError(f"cannot be said as {family.name}, which differs in:{lines}", place=place)
-    return Match(chosen, config, values, spec)
+        if not lines:
+            raise UserError(f"cannot be said as {family.name}: {error.message}", place=place) from error
+    else:
+        found = differences(source.spec, spec, family.name)
+        apart = (*without, "sizes.") if without else ()  # sizes may follow from the numbers that are assumed
+        lines += [line for line in found if not line.startswith(apart)]
+        if not found:
+            return Match(source, chosen, config, {**values, **assumed}, spec)
+    raise UserError(f"cannot be said as {family.name}, which differs in:{as_lines(lines)}", place=place)
 
 
-def spec_of(filled: Plain) -> Spec:
-    """The spec that a table writes. Raises: SpecError."""
-    with tempfile.TemporaryDirectory(prefix="xformc-export-") as name:
-        path = Path(name) / SPEC
-        path.write_text(write_yaml(filled), encoding="utf-8")
-        spec = load_spec(path)
-        spec.graph()
-        return spec
+def _said(spec: Spec, path: str) -> str:
+    """What the spec says at a path with dots."""
+    return "absent" if observed(spec, tuple(path.split("."))) is None else "another value"
 
 
 def _configs(match: Match, source: Source, precision: Format) -> tuple[dict[str, Plain], dict[str, Plain]]:

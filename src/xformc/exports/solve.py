@@ -29,7 +29,7 @@ class Solution:
         return Config({**self.values, **more}, self.family)
 
 
-def solve(family: Family, spec: Spec) -> dict[str, Scalar]:
+def solve(family: Family, spec: Spec) -> Solution:
     """The config whose spec by the family's table is as near to this spec as the table can come."""
     found = Solution(spec, family)
     _numbers(found)
@@ -38,7 +38,26 @@ def solve(family: Family, spec: Spec) -> dict[str, Scalar]:
         if not key.endswith(".*"):
             cases += cases_of(_choose(found, key, parts)).items()
     _numbers(found)
-    return found.values | _in_turn(found)
+    found.values |= _in_turn(found)
+    return found
+
+
+def unsaid(found: Solution) -> dict[str, set[str]]:
+    """The values of the family's spec, by paths with dots, that need keys of the config which the model does not say,
+    and these keys.
+    """
+    needed = {".".join(path): _unknown(found, tree) for path, tree in leaves(found.family.spec, deep=True)}
+    return {path: keys for path, keys in needed.items() if keys}
+
+
+def _unknown(found: Solution, tree: Tree, within: frozenset[str] = frozenset()) -> set[str]:
+    """The keys of a text, or of the defaults of its keys, that have no value."""
+    keys: set[str] = set()
+    for key in (key for word in tree.words() for key in KEY.findall(word)):
+        default = found.family.defaults.get(key)
+        if found.values.get(key) is None and key not in within:
+            keys |= {key} if default is None else _unknown(found, default, within | {key})
+    return keys
 
 
 def _in_turn(found: Solution) -> dict[str, Scalar]:
@@ -115,11 +134,9 @@ def _agreement(found: Solution, part: Tree) -> tuple[int, int]:
     spec, wrong, right = part.get("spec"), 0, 0
     for path, tree in () if spec is None else leaves(spec):
         own = observed(found.spec, path)
-        same = own is not None and _is_open(found, tree)
-        if same or _same(_filled(found, tree, {}), own):
-            right += 1
-        else:
-            wrong += 1
+        known = own is not None
+        same = (_is_open(found, tree) or _same(_filled(found, tree, {}), own)) if known else tree.value is None
+        right, wrong = (right + 1, wrong) if same else (right, wrong + 1)
     tie, own = part.get("tie"), found.spec.tree.get("tie")
     groups = [] if own is None else [group.plain() for group in own.items]
     for group in () if tie is None else tie.items:

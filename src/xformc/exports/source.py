@@ -1,5 +1,6 @@
 """What is exported: the spec, the weights and the files of a run, a checkpoint or an engine."""
 
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from xformc.compiler.certify.certify import engine_parameters
 from xformc.compiler.spec import Spec, load_spec
+from xformc.compiler.spec.tree import Plain, write_yaml
 from xformc.compiler.weight_files import load_weights
 from xformc.errors import UserError
 from xformc.format.manifest import check_files
@@ -38,6 +40,16 @@ class Source:
 def read_source(path: Path) -> Source:
     """Read a run, one of its checkpoints, or an engine. Raises: UserError if it is none, or incomplete."""
     return _engine(path) if (path / MANIFEST).is_file() else _run(path)
+
+
+def spec_of(filled: Plain) -> Spec:
+    """The spec that a table writes. Raises: SpecError."""
+    with tempfile.TemporaryDirectory(prefix="xformc-export-") as name:
+        path = Path(name) / SPEC
+        path.write_text(write_yaml(filled), encoding="utf-8")
+        spec = load_spec(path)
+        spec.graph()
+        return spec
 
 
 def _engine(folder: Path) -> Source:

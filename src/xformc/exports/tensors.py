@@ -21,11 +21,16 @@ FORMATS: Mapping[Format, torch.dtype] = {"float32": torch.float32, "float16": to
 
 def rounded(arrays: Mapping[str, Array], precision: Format) -> dict[str, torch.Tensor]:
     """The arrays in a number format. Raises: UserError that names those with numbers too large for it."""
-    stored = {name: torch.as_tensor(array).to(FORMATS[precision]) for name, array in arrays.items()}
+    stored = {name: torch.as_tensor(_writable(array)).to(FORMATS[precision]) for name, array in arrays.items()}
     broken = [name for name, tensor in stored.items() if not tensor.isfinite().all()]
     if broken:
         raise UserError(f"too large for {precision}: {', '.join(broken[:8])}", hint="export in float32 or bfloat16")
     return stored
+
+
+def _writable(array: Array) -> Array:
+    """The array, or a copy of one that PyTorch does not take as it is: the weights of engines are mapped."""
+    return array if array.flags.writeable else array.copy()
 
 
 def foreign_tensors(family: Family, config: Config, graph: Graph, arrays: Mapping[str, Array]) -> dict[str, Array]:

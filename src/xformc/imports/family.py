@@ -37,6 +37,7 @@ ROW_KEYS = (
 class Family:
     """A table. `cases` says for a key of the config what each value adds to `spec`, `weights`, `copies` and the lists.
 
+    like: the family of which this one says what differs.
     outside: the names of weights, with `*` for any, that an export writes without the prefix.
     joined: the texts between the items of lists of the config that are read as one text.
     series: the items of a list of the config, which follow each other again and again.
@@ -44,6 +45,7 @@ class Family:
     """
 
     name: str
+    like: str | None
     architectures: tuple[str, ...]
     prefix: str
     outside: tuple[str, ...]
@@ -94,10 +96,12 @@ def find_family(model_type: str) -> Family:
 
 def load_family(path: Path) -> Family:
     """Read a table. Raises: SpecError with every mistake of its form; UserError if there is no file."""
-    tree = _with_base(load_tree(path), 0)
+    own = load_tree(path)
+    tree, like = _with_base(own, 0), own.get("like")
     raise_problems(_mistakes(tree))
     return Family(
         name=path.stem,
+        like=None if like is None else like.word,
         architectures=_words(tree, "architectures"),
         prefix=_prefix(tree),
         outside=_words(tree, "outside"),

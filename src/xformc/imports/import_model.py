@@ -12,6 +12,7 @@ import torch
 from xformc import __version__
 from xformc.compiler.shortlist import write_shortlist
 from xformc.compiler.spec import Spec, SpecError, load_spec
+from xformc.compiler.spec.special_tokens import NONE
 from xformc.compiler.spec.tree import Plain, Scalar, write_yaml
 from xformc.compiler.weight_files import graph_shapes
 from xformc.errors import UserError
@@ -78,9 +79,11 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
     special = filled.get("special_tokens")
     if tokenizer is not None and isinstance(special, dict):
         special |= tokenizer.special(values)
+        if special.get("pad") == NONE and tokenizer.pad is not None:
+            special["pad"] = tokenizer.pad
         if origin.templated and _continues(filled.get("decode")):
             first = tokenizer.first()
-            special["begin"] = "none" if first is None else first
+            special["begin"] = NONE if first is None else first
     text = write_yaml({"name": _name(source), **_with_settings(filled, config.values)})
     spec = _checked(text, place)
     shapes = graph_shapes(spec.graph())

@@ -33,14 +33,17 @@ MOST_PIECES = 1 << 22
 
 @dataclass(frozen=True)
 class ForeignTokenizer:
-    """The files of a run, by name, and the id of the unknown token, if the files have one.
+    """The files of a run, by name, and the ids of the unknown token and of padding, if the files have them.
 
-    lost: the number of pieces that the model cuts a text into and the dictionary lacks.
+    lost: the number of pieces that the model cuts a text into and the dictionary lacks. beside: the tokenizer.json
+    beside a SentencePiece model, whose template counts.
     """
 
     files: Mapping[str, bytes]
     unknown: int | None = None
     lost: int = 0
+    pad: int | None = None
+    beside: bytes | None = None
 
     def special(self, values: Mapping[str, Scalar]) -> dict[str, int]:
         """The special tokens of the spec that the files say and the config does not: the unknown one, and that after a
@@ -82,9 +85,18 @@ class ForeignTokenizer:
                 return found
         return None
 
+    @property
+    def templated(self) -> bool:
+        """Whether there is a tokenizer.json."""
+        return self._content is not None
+
+    @property
+    def _content(self) -> bytes | None:
+        return self.files.get(JSON, self.beside)
+
     def _json(self) -> dict[str, object]:
         try:
-            content: object = json.loads(self.files[JSON]) if JSON in self.files else None
+            content: object = None if self._content is None else json.loads(self._content)
         except (ValueError, RecursionError):  # open_tokenizers says so
             content = None
         return cast(dict[str, object], content) if isinstance(content, dict) else {}
@@ -99,10 +111,10 @@ def find_tokenizer(folder: Path) -> ForeignTokenizer | None:
     """The tokenizer in a folder; None if there is none that is known. Raises: UserError for one that is broken."""
     if all((folder / file).is_file() for file in (DICTIONARY, *SIDES.values())):
         return _marian(folder)
-    model = read_file(folder / TOKENIZER) if (folder / TOKENIZER).is_file() else None
+    model, whole = (read_file(folder / name) if (folder / name).is_file() else None for name in (TOKENIZER, JSON))
     if model is not None and (unknown := unknown_of(model)) is not None:
-        return ForeignTokenizer({TOKENIZER: model}, unknown)
-    return ForeignTokenizer({JSON: read_file(folder / JSON)}) if (folder / JSON).is_file() else None
+        return ForeignTokenizer({TOKENIZER: model}, unknown, pad=_padding_of(model), beside=whole)
+    return None if whole is None else ForeignTokenizer({JSON: whole})
 
 
 def _marian(folder: Path) -> ForeignTokenizer:
@@ -175,6 +187,13 @@ def unknown_of(model: bytes) -> int | None:
     parsed = _parsed(model)
     pieces: list[Any] = [] if parsed is None else list(parsed.pieces)
     return next((number for number, piece in enumerate(pieces) if piece.type == _UNKNOWN), None)
+
+
+def _padding_of(model: bytes) -> int | None:
+    """The id of padding of a SentencePiece model, as its library finds it; None if it has none."""
+    parsed = _parsed(model)
+    found = (_CONTROL, parsed.trainer_spec.pad_piece)
+    return next((number for number, piece in enumerate(parsed.pieces) if (piece.type, piece.piece) == found), None)
 
 
 def _parsed(model: bytes) -> Any:

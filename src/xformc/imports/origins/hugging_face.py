@@ -11,7 +11,7 @@ from xformc.imports.config import ARCHITECTURE, CONFIG, WRITES_CHARACTERS, read_
 from xformc.imports.family import find_family, load_family
 from xformc.imports.origin import Origin, Reader
 from xformc.imports.sentencepieces import find_spiece, find_tagged
-from xformc.imports.tokenizers import JSON, ForeignTokenizer, find_tokenizer
+from xformc.imports.tokenizers import ForeignTokenizer, find_tokenizer
 
 
 def _read(folder: Path, table: Path | None) -> Origin:
@@ -27,7 +27,7 @@ def _read(folder: Path, table: Path | None) -> Origin:
         tokenizer,
         replayed=True,
         unread=unread_options(folder),
-        templated=tokenizer is not None and JSON in tokenizer.files,
+        templated=tokenizer is not None and tokenizer.templated,
     )
 
 
