@@ -11,7 +11,6 @@ import pytest
 from tests.command_line import CommandLine, mistake
 from tests.runtime.small_engines import TEXTS, SmallEngines
 from xformc.errors import UserError
-from xformc.format.names import BEAMS
 from xformc.runtime import Continuation, Engine, load
 
 BEAMS: dict[str, Any] = {"beam_size": 4, "n_best": 3, "max_new_tokens": 9}
@@ -105,7 +104,7 @@ def test_options_without_effect_and_wrong_ones_are_refused(
 
 
 def test_engines_without_the_model_say_so(engine: Engine) -> None:
-    files = {name: record for name, record in engine.manifest.files.items() if name != BEAMS}
+    files = {name: record for name, record in engine.manifest.files.items() if name != "beams.onnx"}
     other = replace(engine, manifest=replace(engine.manifest, files=files))
     with pytest.raises(UserError, match="has no beam search") as caught:
         other.generate(["one"], beam_size=2)
