@@ -80,7 +80,7 @@ def mean_loss(updates: Sequence[Update]) -> float:
     return sum(one / max(count, 1) for one, count in zip(sums, counts, strict=True)) + auxiliary / len(updates)
 
 
-def fit(
+def fit(  # noqa: PLR0913 (two of them only tests leave out)
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     data: Data,
@@ -90,9 +90,11 @@ def fit(
     on_update: Callable[[State, Update], None],
     on_checkpoint: Callable[[State], State],
     processes: Processes = ALONE,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> State:
     """Train `model` from `state`, and return the final state after `on_checkpoint` for it.
 
+    If any process is `stopped`, all end after the step; the state may then be between two checkpoints of the recipe.
     `model(*inputs, *targets)` returns for each loss the mean, the sum without label smoothing, and the count. All
     `processes` make the same updates of the same batches.
     """
@@ -101,12 +103,14 @@ def fit(
         (position, batch.pinned() if on_gpu else batch) for position, batch in stream(data, recipe, state)
     )
     began = time.monotonic() - state.seconds
-    saved = state
+    asked = 0.0
     model.train()
-    while not _ended(recipe, state):
+    while not (asked or ended(recipe, state)):
         positions, group = zip(*islice(batches, recipe.accumulate), strict=True)
         update = take_step(model, optimizer, group, recipe, state.step + 1, processes)
         epoch, window, batch = positions[-1]
+        elapsed = time.monotonic() - began if processes.first else 0.0
+        seconds, asked = processes.total(elapsed, stopped())
         state = replace(
             state,
             step=state.step + 1,
@@ -115,13 +119,22 @@ def fit(
             batch=batch,
             tokens=state.tokens + update.count,
             skipped=state.skipped + update.skipped,
-            seconds=processes.agree(time.monotonic() - began),
+            seconds=seconds,
+            steps_after=state.steps_after + 1,
+            seconds_after=state.seconds_after + seconds - state.seconds,
         )
         on_update(state, replace(update, operations=sum(map(recipe.operations, group))))
-        if _checkpoint_due(recipe, state, saved):
-            saved = state = on_checkpoint(state)
+        if _checkpoint_due(recipe, state):
+            state = on_checkpoint(_without_steps_after(state))
             model.train()
-    return state if saved is state else on_checkpoint(state)
+    if not state.between:
+        return state
+    return on_checkpoint(_without_steps_after(state) if ended(recipe, state) else state)
+
+
+def _without_steps_after(state: State) -> State:
+    """The state as one of a checkpoint of the recipe."""
+    return replace(state, steps_after=0, seconds_after=0.0)
 
 
 def take_step(
@@ -275,15 +288,16 @@ def _inputs(batch: Batch, device: torch.device) -> tuple[torch.Tensor, ...]:
     return *placed.inputs.values(), *placed.targets.values()
 
 
-def _ended(recipe: Recipe, state: State) -> bool:
+def ended(recipe: Recipe, state: State) -> bool:
+    """Whether the recipe asks for no further step."""
     return (
         state.step >= recipe.steps or _reached(recipe.seconds, state.seconds) or _reached(recipe.patience, state.worse)
     )
 
 
-def _checkpoint_due(recipe: Recipe, state: State, saved: State) -> bool:
-    return _reached(recipe.checkpoint_steps, state.step - saved.step) or _reached(
-        recipe.checkpoint_seconds, state.seconds - saved.seconds
+def _checkpoint_due(recipe: Recipe, state: State) -> bool:
+    return _reached(recipe.checkpoint_steps, state.steps_after) or _reached(
+        recipe.checkpoint_seconds, state.seconds_after
     )
 
 

@@ -34,17 +34,17 @@ def check(
     path = find_spec(spec)
     from dataclasses import asdict
 
-    from xformc.compiler.explain.parameters import parameter_rows, parameters_text
+    from xformc.compiler.explain.parameters import learned_numbers, parameter_rows, parameters_text
     from xformc.compiler.pipeline import compile_engine
     from xformc.compiler.spec import load_spec
 
     checked = load_spec(path, settings or ())
     graph = compile_engine(checked).graph
     counts = _parameters_by_stage(graph)
-    total = sum(counts.values())
+    total, learned = sum(counts.values()), sum(learned_numbers(checked).values())
     rows = parameter_rows(checked) if parameters else []
     if as_json:
-        found = _as_json(checked.name, checked.task, dict(checked.sizes), counts, graph.parameter_count())
+        found = _as_json(checked.name, checked.task, dict(checked.sizes), counts, learned)
         print(json.dumps(found | ({"paths": [asdict(row) for row in rows]} if parameters else {})))
         return
     if parameters:
@@ -58,8 +58,8 @@ def check(
     for stage, count in counts.items():
         print(f"  {stage:<24}{count:>14,}")
     print(f"  {'total':<24}{total:>14,}")
-    if graph.parameter_count() != total:
-        print(f"  {'trained':<24}{graph.parameter_count():>14,}")
+    if learned != total:
+        print(f"  {'trained':<24}{learned:>14,}")
 
 
 def schema(output: TextOutput = None) -> None:
