@@ -72,12 +72,13 @@ class Update:
         return self.counts[0]
 
 
-def mean_loss(updates: Sequence[Update]) -> float:
-    """Return the loss of some updates, without label smoothing: that of a label of each result, summed by weights."""
+def mean_losses(updates: Sequence[Update]) -> list[float]:
+    """Return the losses of some updates, without label smoothing: that of a label of each result, times its weight, and
+    the auxiliary one."""
     totals = torch.stack([update.sums for update in updates]).sum(0)
     *sums, auxiliary = (float(total) for total in totals)
     counts = [sum(each) for each in zip(*(update.counts for update in updates), strict=True)]
-    return sum(one / max(count, 1) for one, count in zip(sums, counts, strict=True)) + auxiliary / len(updates)
+    return [*(one / max(count, 1) for one, count in zip(sums, counts, strict=True)), auxiliary / len(updates)]
 
 
 def fit(  # noqa: PLR0913 (two of them only tests leave out)
@@ -213,6 +214,21 @@ def validation_loss(
 
     For a cross entropy it is the negative log likelihood in nats per label.
     """
+    return sum(
+        validation_losses(model, examples, batch_tokens, bfloat16=bfloat16, weights=weights, processes=processes)
+    )
+
+
+def validation_losses(
+    model: torch.nn.Module,
+    examples: Examples,
+    batch_tokens: int,
+    *,
+    bfloat16: bool,
+    weights: Sequence[float] = (1.0,),
+    processes: Processes = ALONE,
+) -> list[float]:
+    """Return the part of each result in `validation_loss`: its mean loss per target, times its weight."""
     device = next(model.parameters()).device
     sums, counts = np.zeros(len(weights)), np.zeros(len(weights))
     plan = plan_batches(examples, batch_tokens, VALIDATION_SEED, epoch=0)
@@ -226,7 +242,7 @@ def validation_loss(
                 sums += [losses[3 * result + 1].item() for result in range(len(weights))]
                 counts += batch.counts
     sums, counts = processes.add(torch.tensor(np.stack((sums, counts)))).numpy()
-    return float((np.array(weights) * sums / counts.clip(1)).sum())
+    return (np.array(weights) * sums / counts.clip(1)).tolist()
 
 
 def stream(data: Data, recipe: Recipe, state: State) -> Iterator[tuple[tuple[int, int, int], Batch]]:

@@ -37,7 +37,7 @@ from xformc.trainer.data.dataset import Corpus, EncodedCorpus, describe_corpus, 
 from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.hardware import choose_device
 from xformc.trainer.interrupt import interruptible
-from xformc.trainer.loop import Recipe, Update, ended, fit, validation_loss
+from xformc.trainer.loop import Recipe, Update, ended, fit, validation_losses
 from xformc.trainer.low_rank import low_rank_optimizer
 from xformc.trainer.moving_average import averaged, exchange
 from xformc.trainer.opening import Options, check_options, check_special, identify, open_run
@@ -194,7 +194,9 @@ def train_weights(
         metrics, silent = (out / METRICS, quiet or is_quiet()) if processes.first else (None, True)
         sinks = _open_sinks(options.log, spec, out, identity, state) if processes.first else []
         peak, seconds = peak_of(device, identity.precision, processes.count), recipe.seconds
-        with Report(metrics, recipe.steps, state, sinks, seconds=seconds, peak=peak, quiet=silent) as report:
+        with Report(
+            metrics, recipe.steps, state, sinks, results=spec.results, seconds=seconds, peak=peak, quiet=silent
+        ) as report:
             for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
                 report.note(line)
             return Trained(_run(job, state, report), engine, schema, corpus, encoded)
@@ -301,7 +303,7 @@ def _keep(job: _Job, report: Report, writer: CheckpointWriter, state: State) -> 
 def _measure(job: _Job, report: Report, writer: CheckpointWriter, state: State) -> State:
     """The state with the validation loss, and the score of the checkpoint before."""
     recipe, select = job.recipe, job.spec.train.select
-    loss = validation_loss(
+    losses = validation_losses(
         job.model,
         job.corpus.valid,
         recipe.batch_tokens,
@@ -309,6 +311,7 @@ def _measure(job: _Job, report: Report, writer: CheckpointWriter, state: State) 
         weights=recipe.weights,
         processes=job.processes,
     )
+    loss = sum(losses)
     check_finite(state, loss)
     writer.wait()
     state = measured(state, loss, select)
@@ -316,7 +319,7 @@ def _measure(job: _Job, report: Report, writer: CheckpointWriter, state: State) 
     if select in SCORED:
         state = judged(state, job.processes.agree(score))
     reshard(job.model)
-    report.validation(state, loss)  # before the checkpoint is there, from which a killed run would go on
+    report.validation(state, loss, losses)  # before the checkpoint is there, from which a killed run would go on
     return state
 
 
