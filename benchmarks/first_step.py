@@ -37,7 +37,7 @@ def timed(module, name, part):
 timed(trainer, "open_run", "the run and its data")
 timed(trainer, "TorchModule", "the model")
 timed(loop, "take_step", "a step")
-timed(trainer, "validation_loss", "the validation loss")
+timed(trainer, "validation_losses", "the validation loss")
 trainer.train_weights(spec, Path(sys.argv[2]), Path(sys.argv[3]), trainer.Options(), quiet=True)
 """
 

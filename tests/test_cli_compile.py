@@ -132,6 +132,18 @@ def test_weights_without_a_tokenizer_are_a_mistake(xformc: CommandLine, run: Pat
     assert "no tokenizer.model" in mistake(result)
 
 
+def test_weights_outside_of_a_run_are_built_with_the_files_of_one(
+    xformc: CommandLine, run: Path, tmp_path: Path
+) -> None:
+    average, out = tmp_path / "average.safetensors", ("--target", "cpu", "--out", tmp_path / "engine")
+    shutil.copy(run / "weights.safetensors", average)
+    found = mistake(xformc("build", average, *out))
+    assert found.startswith(f"{average}: are weights outside of a run")
+    assert found.endswith(f"hint: name the run that they are of: xformc build RUN --weights {average}")
+    assert xformc("build", run, "--weights", average, *out).code == 0
+    assert (tmp_path / "engine" / "tokenizer.model").read_bytes() == (run / "tokenizer.model").read_bytes()
+
+
 def test_missing_weights_are_a_mistake(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
     result = xformc("build", run / "spec.yaml", "--weights", tmp_path / "none", "--out", tmp_path / "engine")
     assert mistake(result).startswith(f"{tmp_path / 'none'}: no such file or folder")

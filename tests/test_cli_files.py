@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_line import CommandLine, mistake
+from tiny_run import write_spec
 
 from xformc.commands.text_lines import choose_pace
 from xformc.files import atomic_write
@@ -23,6 +24,34 @@ def test_a_link_is_followed_and_a_mode_is_kept(xformc: CommandLine, copy_engine:
     assert xformc("translate", copy_engine, "-o", link, stdin="one\n").code == 0
     assert link.is_symlink() and target.read_text() == "one\n"
     assert target.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("translate", ("-i", "IN")),
+        ("score", ("OTHER", "IN")),
+        ("evaluate", ("IN", "OTHER")),
+        ("align", ("OTHER", "IN")),
+    ],
+)
+def test_an_output_is_no_file_that_is_read(
+    xformc: CommandLine, copy_engine: Path, tmp_path: Path, command: str, files: tuple[str, ...]
+) -> None:
+    places = {"IN": tmp_path / "in", "OTHER": tmp_path / "other"}
+    for path in places.values():
+        path.write_text("one\n")
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    for out in (tmp_path / "in", tmp_path / "link"):
+        found = mistake(xformc(command, copy_engine, *(places.get(one, one) for one in files), "-o", out))
+        assert found == f"{out}: --output is a file that is read\nhint: write to another file"
+    assert (tmp_path / "in").read_text() == "one\n"
+
+
+def test_a_picture_does_not_replace_its_spec(xformc: CommandLine, tmp_path: Path) -> None:
+    spec = write_spec(tmp_path)
+    assert "is a file that is read" in mistake(xformc("draw", spec, "-o", spec))
+    assert xformc("draw", spec, "-o", tmp_path / "tiny.svg").code == 0
 
 
 def test_a_new_file_has_the_usual_mode(tmp_path: Path) -> None:

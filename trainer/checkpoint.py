@@ -33,6 +33,7 @@ class State:
     tokens: labels trained on. best_loss: lowest validation loss in nats per token. best_step: the step that had it.
     valid_loss: validation loss of this step. worse: checkpoints since the best one, by what the recipe selects by.
     skipped: updates that were skipped. best_score: the highest score of the checkpoints before this one.
+    steps_after, seconds_after: the steps and the time since the last checkpoint that the recipe asked for.
     """
 
     step: int = 0
@@ -47,6 +48,14 @@ class State:
     skipped: int = 0
     window: int = 0
     best_score: float | None = None
+    steps_after: int = 0
+    seconds_after: float = 0.0
+
+    @property
+    def between(self) -> bool:
+        """Whether this is between two checkpoints of the recipe. A checkpoint of it is there to go on from, no more: it
+        has no validation loss, and is not a part of averages."""
+        return self.steps_after > 0
 
 
 def checkpoint_folder(run: Path, step: int) -> Path:
@@ -83,10 +92,15 @@ def list_checkpoints(run: Path) -> list[Path]:
     return sorted(path for path in found if re.fullmatch(r"\d{8,}", path.name) and path.is_dir())
 
 
+def recipe_checkpoints(run: Path) -> list[Path]:
+    """The checkpoints that the recipe asked for, oldest first, without those of stops between them."""
+    return [folder for folder in list_checkpoints(run) if not (_has_state(folder) and _read_state(folder).between)]
+
+
 def chosen_checkpoints(run: Path, count: int, select: str = "last") -> list[Path]:
     """Return `count` checkpoints of a run, oldest first: the last ones, the `best` ones, of lowest validation loss, or
-    those of the highest score, such as `bleu`; the last ones if none was scored."""
-    folders = list_checkpoints(run)
+    those of the highest score, such as `bleu`; the last ones if none was scored. Those of stops do not count."""
+    folders = recipe_checkpoints(run)
     if select == "last":
         return folders[-count:]
     if select == "best":
@@ -109,14 +123,15 @@ def read_scores(checkpoint: Path) -> dict[str, float]:
 def prune_checkpoints(run: Path, keep: int, select: str = "last") -> None:
     """Remove all but the newest `keep` checkpoints, and the optimizer state of all but the newest two.
 
-    Of those that are selected by a loss or a score, remove all but the best `keep` and the newest two.
+    Of those that are selected by a loss or a score, remove all but the best `keep` and the newest two. The newest one,
+    from which a run goes on, stays in any case.
     """
     folders = list_checkpoints(run)
     newest = folders[-KEPT_OPTIMIZERS:]
-    kept = {*chosen_checkpoints(run, keep, select), *(() if select == "last" else newest)}
+    kept = {*chosen_checkpoints(run, keep, select), *(newest[-1:] if select == "last" else newest)}
     for folder in folders:
         if folder not in kept:
-            _remove(folder)
+            remove_checkpoint(folder)
         elif folder not in newest:
             (folder / OPTIMIZER).unlink(missing_ok=True)
 
@@ -135,9 +150,9 @@ def remove_leavings(run: Path) -> None:
         )
     for folder in folders:
         if newest is not None and folder.name > newest.name:
-            _remove(folder)
+            remove_checkpoint(folder)
     for part in [*run.glob(".*.partial"), *run.glob("checkpoints/.*.partial")]:
-        _remove(part)
+        remove_checkpoint(part)
 
 
 def optimizer_tensors(model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
@@ -173,7 +188,8 @@ def _check_fit(folder: Path, parameters: Mapping[str, torch.Tensor], weights: An
 def _read_state(folder: Path) -> State:
     content = json.loads((folder / STATE).read_text())
     content.setdefault("window", 0)  # runs from before there were windows, and scores
-    content.setdefault("best_score", None)
+    for name in ("best_score", "steps_after", "seconds_after"):
+        content.setdefault(name, State.__dataclass_fields__[name].default)
     return State(**{name: content[name] for name in State.__dataclass_fields__})
 
 
@@ -195,8 +211,8 @@ def _can_continue(folder: Path) -> bool:
         return False
 
 
-def _remove(path: Path) -> None:
-    """Remove a file or folder; a folder is renamed first, so that no reader sees a part of it."""
+def remove_checkpoint(path: Path) -> None:
+    """Remove a checkpoint or a partial file; a folder is renamed first, so that no reader sees a part of it."""
     if not path.is_dir():
         path.unlink(missing_ok=True)
         return

@@ -17,7 +17,7 @@ import torch
 from xformc.compiler.backends.torch.parameter_paths import parameters_by_path
 from xformc.files import flush, writing
 from xformc.format.names import WEIGHTS
-from xformc.trainer.checkpoint import OPTIMIZER, STATE, State, checkpoint_folder, optimizer_tensors
+from xformc.trainer.checkpoint import OPTIMIZER, STATE, State, checkpoint_folder, optimizer_tensors, remove_checkpoint
 from xformc.trainer.parallel import rows_of
 from xformc.trainer.processes import ALONE, Processes
 from xformc.trainer.tensors import Rows, begin_tensors, write_rows
@@ -65,14 +65,14 @@ class CheckpointWriter:
     def save(self, state: State, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         """Begin to write `run/checkpoints/STEP`, after the last write. Raises: UserError as `wait`.
 
-        All processes call this together. The tensors may change afterwards.
+        One of this step that is there is replaced. All processes call this together. The tensors may change afterwards.
         """
         self.wait()
         folder = checkpoint_folder(self._run, state.step)
         tensors = {WEIGHTS: parameters_by_path(model), OPTIMIZER: optimizer_tensors(model, optimizer)}
         rows = {file: {name: rows_of(one) for name, one in group.items()} for file, group in tensors.items()}
         in_parts = any(one.in_parts for one in rows[WEIGHTS].values())
-        if folder.exists() or not (in_parts or self._processes.first):
+        if not (in_parts or self._processes.first):
             return
         part = folder.parent / f".{folder.name}.partial"
         if self._processes.first:
@@ -155,6 +155,8 @@ class CheckpointWriter:
         (part / STATE).write_text(json.dumps({**asdict(state), "bytes": sizes}, indent=2) + "\n")
         for file in part.iterdir():
             flush(file)
+        if folder.exists():
+            remove_checkpoint(folder)
         part.rename(folder)
         self._written(folder)
 

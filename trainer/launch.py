@@ -19,7 +19,6 @@ from xformc.trainer.processes import LOST
 STARTED = "XFORMC_LAUNCHED"
 """The environment variable of a process that `launch` has started."""
 
-SECONDS_TO_END = "5"
 ENDED = 128 + signal.SIGTERM
 """The exit code of a process that the launcher has ended, because another one had failed."""
 
@@ -30,12 +29,13 @@ _AFTER_ANOTHER = {LOST: "lost its connection to the others", ENDED: "was ended"}
 def launch(count: int, arguments: Sequence[str]) -> None:
     """Run `xformc ARGUMENTS` in `count` processes, and wait for them. If one of them ends early, all end.
 
+    They get the signals that end this one, and have TORCH_ELASTIC_SHUTDOWN_TIMEOUT seconds, by default 30, to end.
+
     Raises: UserError if a process was killed; SystemExit with the exit code of a process that has reported its error.
     """
     logging.getLogger("torch.distributed").setLevel(logging.CRITICAL)
     os.environ[STARTED] = "1"
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // count)))
-    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", SECONDS_TO_END)
     with TemporaryDirectory() as logs:
         config = LaunchConfig(
             min_nodes=1,

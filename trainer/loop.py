@@ -72,15 +72,16 @@ class Update:
         return self.counts[0]
 
 
-def mean_loss(updates: Sequence[Update]) -> float:
-    """Return the loss of some updates, without label smoothing: that of a label of each result, summed by weights."""
+def mean_losses(updates: Sequence[Update]) -> list[float]:
+    """Return the losses of some updates, without label smoothing: that of a label of each result, times its weight, and
+    the auxiliary one."""
     totals = torch.stack([update.sums for update in updates]).sum(0)
     *sums, auxiliary = (float(total) for total in totals)
     counts = [sum(each) for each in zip(*(update.counts for update in updates), strict=True)]
-    return sum(one / max(count, 1) for one, count in zip(sums, counts, strict=True)) + auxiliary / len(updates)
+    return [*(one / max(count, 1) for one, count in zip(sums, counts, strict=True)), auxiliary / len(updates)]
 
 
-def fit(
+def fit(  # noqa: PLR0913 (two of them only tests leave out)
     model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     data: Data,
@@ -90,9 +91,11 @@ def fit(
     on_update: Callable[[State, Update], None],
     on_checkpoint: Callable[[State], State],
     processes: Processes = ALONE,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> State:
     """Train `model` from `state`, and return the final state after `on_checkpoint` for it.
 
+    If any process is `stopped`, all end after the step; the state may then be between two checkpoints of the recipe.
     `model(*inputs, *targets)` returns for each loss the mean, the sum without label smoothing, and the count. All
     `processes` make the same updates of the same batches.
     """
@@ -101,12 +104,14 @@ def fit(
         (position, batch.pinned() if on_gpu else batch) for position, batch in stream(data, recipe, state)
     )
     began = time.monotonic() - state.seconds
-    saved = state
+    asked = 0.0
     model.train()
-    while not _ended(recipe, state):
+    while not (asked or ended(recipe, state)):
         positions, group = zip(*islice(batches, recipe.accumulate), strict=True)
         update = take_step(model, optimizer, group, recipe, state.step + 1, processes)
         epoch, window, batch = positions[-1]
+        elapsed = time.monotonic() - began if processes.first else 0.0
+        seconds, asked = processes.total(elapsed, stopped())
         state = replace(
             state,
             step=state.step + 1,
@@ -115,13 +120,22 @@ def fit(
             batch=batch,
             tokens=state.tokens + update.count,
             skipped=state.skipped + update.skipped,
-            seconds=processes.agree(time.monotonic() - began),
+            seconds=seconds,
+            steps_after=state.steps_after + 1,
+            seconds_after=state.seconds_after + seconds - state.seconds,
         )
         on_update(state, replace(update, operations=sum(map(recipe.operations, group))))
-        if _checkpoint_due(recipe, state, saved):
-            saved = state = on_checkpoint(state)
+        if _checkpoint_due(recipe, state):
+            state = on_checkpoint(_without_steps_after(state))
             model.train()
-    return state if saved is state else on_checkpoint(state)
+    if not state.between:
+        return state
+    return on_checkpoint(_without_steps_after(state) if ended(recipe, state) else state)
+
+
+def _without_steps_after(state: State) -> State:
+    """The state as one of a checkpoint of the recipe."""
+    return replace(state, steps_after=0, seconds_after=0.0)
 
 
 def take_step(
@@ -200,6 +214,21 @@ def validation_loss(
 
     For a cross entropy it is the negative log likelihood in nats per label.
     """
+    return sum(
+        validation_losses(model, examples, batch_tokens, bfloat16=bfloat16, weights=weights, processes=processes)
+    )
+
+
+def validation_losses(
+    model: torch.nn.Module,
+    examples: Examples,
+    batch_tokens: int,
+    *,
+    bfloat16: bool,
+    weights: Sequence[float] = (1.0,),
+    processes: Processes = ALONE,
+) -> list[float]:
+    """Return the part of each result in `validation_loss`: its mean loss per target, times its weight."""
     device = next(model.parameters()).device
     sums, counts = np.zeros(len(weights)), np.zeros(len(weights))
     plan = plan_batches(examples, batch_tokens, VALIDATION_SEED, epoch=0)
@@ -213,7 +242,7 @@ def validation_loss(
                 sums += [losses[3 * result + 1].item() for result in range(len(weights))]
                 counts += batch.counts
     sums, counts = processes.add(torch.tensor(np.stack((sums, counts)))).numpy()
-    return float((np.array(weights) * sums / counts.clip(1)).sum())
+    return (np.array(weights) * sums / counts.clip(1)).tolist()
 
 
 def stream(data: Data, recipe: Recipe, state: State) -> Iterator[tuple[tuple[int, int, int], Batch]]:
@@ -275,15 +304,16 @@ def _inputs(batch: Batch, device: torch.device) -> tuple[torch.Tensor, ...]:
     return *placed.inputs.values(), *placed.targets.values()
 
 
-def _ended(recipe: Recipe, state: State) -> bool:
+def ended(recipe: Recipe, state: State) -> bool:
+    """Whether the recipe asks for no further step."""
     return (
         state.step >= recipe.steps or _reached(recipe.seconds, state.seconds) or _reached(recipe.patience, state.worse)
     )
 
 
-def _checkpoint_due(recipe: Recipe, state: State, saved: State) -> bool:
-    return _reached(recipe.checkpoint_steps, state.step - saved.step) or _reached(
-        recipe.checkpoint_seconds, state.seconds - saved.seconds
+def _checkpoint_due(recipe: Recipe, state: State) -> bool:
+    return _reached(recipe.checkpoint_steps, state.steps_after) or _reached(
+        recipe.checkpoint_seconds, state.seconds_after
     )
 
 

@@ -46,6 +46,10 @@ class Processes:
             cast(Any, dist).all_reduce(tensor)
         return tensor
 
+    def total(self, *numbers: float) -> list[float]:
+        """The sum of each number over all processes."""
+        return self.add(torch.tensor(numbers, dtype=torch.float64)).tolist()
+
     def agree(self, value: float) -> float:
         """The first process's value."""
         if self.count == 1:

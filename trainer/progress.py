@@ -9,21 +9,26 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from xformc.compiler.results.kind import Declared
 from xformc.errors import UserError
 from xformc.files import atomic_write, writing
 from xformc.trainer.checkpoint import State
-from xformc.trainer.loop import Update, mean_loss
+from xformc.trainer.loop import Update, mean_losses
 from xformc.trainer.scores.checkpoint_scores import Scored
 from xformc.trainer.sinks import Numbers, Outcome, Sink
 
 UPDATES_PER_LINE = 10
 SKIPPED_IN_A_ROW = 10
+SHOWN_CHARACTERS = 48
+OF_TOKENS = ("text", "ctc")
+"""The kinds of results whose loss counts tokens; that of the others counts what their kind is called."""
+
 NO_SCORE = "an earlier attempt failed"
 
 
@@ -37,17 +42,20 @@ class Report:
         state: State,
         sinks: Sequence[Sink] = (),
         *,
+        results: Sequence[Declared] = (),
         seconds: float | None = None,
         peak: float | None = None,
         quiet: bool = False,
     ) -> None:
         """The bar ends at `steps`, or where the run will be after `seconds`, if that is less. `peak` is the machine's
-        most operations per second.
+        most operations per second. `results` are those of the spec, which have a loss each.
 
         Lines of `metrics` after `state` are dropped; None: nothing is written. `sinks` get the same numbers.
         """
         self._steps, self._seconds, self._peak = steps, seconds, peak
-        self._metrics = metrics
+        self._metrics, self._results = metrics, results
+        first = results[0].kind if results else OF_TOKENS[0]
+        self._unit = "tokens" if first in OF_TOKENS else first
         self._sinks = list(sinks)
         self._console = Console(stderr=True, quiet=quiet)
         self._progress = Progress(
@@ -111,27 +119,42 @@ class Report:
         if not self._pending:
             return
         tokens = sum(update.count for update in self._pending)
-        loss = mean_loss(self._pending)
+        *losses, auxiliary = mean_losses(self._pending)
+        loss = sum(losses) + auxiliary
         check_finite(state, loss)
         seconds = max(time.monotonic() - self._since, 1e-9)
         speed, operations = tokens / seconds, sum(update.operations for update in self._pending) / seconds
         rate = self._pending[-1].learning_rate
-        numbers = {"tokens_per_second": round(speed), "tokens": state.tokens}
+        numbers = {f"{self._unit}_per_second": round(speed), self._unit: state.tokens}
         numbers |= {"skipped": state.skipped} if state.skipped else {}
         numbers |= {"flops_per_second": round(operations)} if operations else {}
         mfu = {"mfu": round(operations / self._peak, 4)} if operations and self._peak else {}
-        self.line(state, loss=loss, learning_rate=rate, **numbers, **mfu)
-        shown = f"{speed:,.0f} tokens/s  {_operations_text(operations, self._peak)}lr {rate:.2e}"
-        shown = f"epoch {state.epoch + 1}  loss {loss:.3f}  {shown}  {_memory() / 1e9:.1f} GB"
+        labelled = [any(update.counts[index] for update in self._pending) for index in range(len(losses))]
+        each = self._named(losses, labelled)
+        several = {"losses": each} if each else {}
+        self.line(state, loss=loss, **several, learning_rate=rate, **numbers, **mfu)
+        shown = f"{speed:,.0f} {self._unit}/s  {_operations_text(operations, self._peak)}lr {rate:.2e}"
+        shown = f"epoch {state.epoch + 1}  loss {loss:.3f}{_parts(each)}  {shown}  {_memory() / 1e9:.1f} GB"
         self._progress.update(self._task, numbers=shown)
         self._pending.clear()
         self._since = time.monotonic()
 
-    def validation(self, state: State, loss: float) -> None:
-        """Report the validation loss, in nats per token; the time it took does not count as training time."""
-        self.line(state, valid_loss=loss)
-        self.note(f"step {state.step:,}: validation loss {loss:.4f} (perplexity {math.exp(min(loss, 99)):.2f})")
+    def validation(self, state: State, loss: float, losses: Sequence[float] = ()) -> None:
+        """Report the validation loss, and the part of each result; the time it took does not count as training time."""
+        each = self._named(losses, [True] * len(losses))
+        several = {"valid_losses": each} if each else {}
+        self.line(state, valid_loss=loss, **several)
+        of_text = [result.kind for result in self._results] == ["text"]  # whose loss is one of a token, in nats
+        perplexity = f" (perplexity {math.exp(min(loss, 99)):.2f})" if of_text else ""
+        self.note(f"step {state.step:,}: validation loss {loss:.4f}{_parts(each)}{perplexity}")
         self._since = time.monotonic()
+
+    def _named(self, losses: Sequence[float], labelled: Sequence[bool]) -> dict[str, float]:
+        """The losses of several results by name, without their weights, for those that have labels; else none."""
+        if len(self._results) < 2:
+            return {}
+        every = zip(self._results, losses, labelled, strict=True)
+        return {result.name: loss / result.weight for result, loss, known in every if known and result.weight}
 
     def score(self, state: State, scored: Scored) -> None:
         """Report the scores of a checkpoint, which are known at the next one."""
@@ -139,7 +162,7 @@ class Report:
         shown = ", ".join(f"{name} {value:.2f}" for name, value in scored.scores.items())
         self.note(f"step {scored.step:,}: {shown or f'no score: {scored.problem or NO_SCORE}'}")
 
-    def line(self, state: State, **numbers: float | str | None) -> None:
+    def line(self, state: State, **numbers: float | str | Mapping[str, float] | None) -> None:
         """Append one line to `metrics.jsonl`."""
         if self._metrics is None:
             return
@@ -156,6 +179,12 @@ class Report:
         except Exception as error:
             self.note(f"--log {sink.name} has failed, and gets no more metrics: {error}")
             self._sinks.remove(sink)
+
+
+def _parts(losses: Mapping[str, float]) -> str:
+    """The losses of several results in brackets, if that is short."""
+    text = ", ".join(f"{name} {loss:.3f}" for name, loss in losses.items())
+    return f" ({text})" if 0 < len(text) <= SHOWN_CHARACTERS else ""
 
 
 def _operations_text(operations: float, peak: float | None) -> str:
@@ -192,7 +221,13 @@ def lines_until(metrics: Path, step: int) -> list[tuple[int, Numbers]]:
 
 
 def _numbers(line: Mapping[str, object], without: Sequence[str] = ()) -> Numbers:
-    return {name: value for name, value in line.items() if isinstance(value, int | float) and name not in without}
+    """The numbers of a line; those of several results as `losses/NAME`."""
+    found = dict[str, float]()
+    for name, value in line.items():
+        inner = cast(Mapping[str, object], value) if isinstance(value, Mapping) else None
+        named = {name: value} if inner is None else {f"{name}/{key}": one for key, one in inner.items()}
+        found |= {key: one for key, one in named.items() if isinstance(one, int | float) and key not in without}
+    return found
 
 
 def _drop_lines_after(metrics: Path, step: int) -> None:

@@ -154,7 +154,14 @@ _WORDS = {
 }
 
 
+_OPTIONS = {"start_sha256": "--start", "tokenizer_sha256": "--tokenizer"}
+"""The options without which these are None."""
+
+
 def _describe(name: str, found: Mapping[str, object], wanted: Mapping[str, object]) -> str:
+    if name in _OPTIONS and None in (found.get(name), wanted[name]):
+        began, now = ("without", "with") if found.get(name) is None else ("with", "without")
+        return f"it began {began} {_OPTIONS[name]}, and is now {now} it"
     return _WORDS.get(name, f"{name} was {found.get(name)} and is now {wanted[name]}")
 
 

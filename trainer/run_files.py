@@ -15,6 +15,9 @@ from xformc.runtime.text.lines import read_text_file
 from xformc.trainer.data.label_names import label_files
 from xformc.trainer.data.vocabulary import SUFFIXES, tokenizer_files
 
+SAFETENSORS = ".safetensors"
+"""The ending of a file of weights."""
+
 
 @dataclass(frozen=True)
 class RunFiles:
@@ -34,7 +37,7 @@ def find_run(path: Path) -> Path | None:
 
     Return None for other paths, such as the name of a spec.
     """
-    if not path.is_dir() and path.suffix != ".safetensors":
+    if not path.is_dir() and path.suffix != SAFETENSORS:
         return None
     near, *above = _folders(path)
     if (near / SPEC).is_file():
@@ -49,8 +52,7 @@ def find_run_files(weights: Path, spec: Spec) -> RunFiles:
 
     Raises: UserError if they are neither beside the weights nor in their run.
     """
-    run, beside = find_run(weights), weights if weights.is_dir() else weights.parent
-    folders = (beside,) if run is None else (beside, run)
+    run, folders = find_run(weights), run_folders(weights)
     record = None if run is None or not (run / IMPORTED).is_file() else run / IMPORTED
     labelled = [result.name for result in spec.results if result.kind == "labels"]
     labels = {name: _find_labels(folders, weights, file) for name, file in label_files(labelled).items()}
@@ -58,6 +60,12 @@ def find_run_files(weights: Path, spec: Spec) -> RunFiles:
     if tokenizers is None and record is None and spec.task in NAMED and TASKS[spec.task].writes:
         tokenizers = _no_tokenizers(weights, spec)
     return RunFiles(tokenizers or {}, labels or None, record)
+
+
+def run_folders(weights: Path) -> tuple[Path, ...]:
+    """Where the files that belong to `weights` lie: the folder that has them, and their run if there is one."""
+    run, beside = find_run(weights), weights if weights.is_dir() else weights.parent
+    return (beside,) if run is None or run == beside else (beside, run)
 
 
 def _folders(weights: Path) -> tuple[Path, ...]:

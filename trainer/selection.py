@@ -14,15 +14,15 @@ from xformc.trainer.scores.checkpoint_scores import CheckpointScorer
 
 @contextmanager
 def scoring(
-    recipe: Train, valid: Sequence[Path], newest: Path | None, *, first: bool
+    recipe: Train, valid: Sequence[Path], checkpoints: Sequence[Path], *, first: bool
 ) -> Generator[CheckpointScorer | None]:
-    """The scorer of a run in its first process, if it scores checkpoints; it begins with the `newest` one."""
+    """The scorer of a run in its first process, if it scores checkpoints; it begins with the newest of these."""
     if not first or not recipe.scored:
         yield None
         return
     with CheckpointScorer(valid) as scorer:
-        if newest is not None:
-            scorer.begin(newest)
+        if checkpoints:
+            scorer.begin(checkpoints[-1])
         yield scorer
 
 

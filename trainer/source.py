@@ -10,7 +10,7 @@ from xformc.compiler.weight_files import Array, load_weights
 from xformc.errors import UserError
 from xformc.format.names import SPEC
 from xformc.specs import find_spec
-from xformc.trainer.run_files import RunFiles, find_run, find_run_files
+from xformc.trainer.run_files import SAFETENSORS, RunFiles, find_run, find_run_files
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,21 @@ class Source:
     files: RunFiles | None = None
 
 
-def find_source(source: Path, settings: Sequence[str] = ()) -> Source:
-    """Find a run, one of its checkpoints, or a spec, which has no weights. Raises: UserError if there is neither."""
+def find_source(source: Path, settings: Sequence[str] = (), weights: Path | None = None) -> Source:
+    """Find a run, one of its checkpoints, or a spec, which has no weights; `weights` take the place of its own.
+
+    Weights outside of any run have the files of the source. Raises: UserError if the source is neither.
+    """
     run = find_run(source)
+    if run is None and source.suffix == SAFETENSORS and source.is_file():
+        hint = f"name the run that they are of: xformc build RUN --weights {source}"
+        raise UserError("are weights outside of a run, so their spec is not known", place=str(source), hint=hint)
     spec = load_spec(find_spec(source if run is None else run), settings)
-    return Source(spec, None if run is None else source)
+    if weights is None:
+        return Source(spec, None if run is None else source)
+    return Source(
+        spec, weights, find_run_files(source, spec) if run is not None and find_run(weights) is None else None
+    )
 
 
 def join_runs(sources: Sequence[Path], settings: Sequence[str] = ()) -> Source:

@@ -66,8 +66,13 @@ def _listed(paths: Sequence[str]) -> str:
 
 
 def tokenizer_of(start: Path, schema: DataSchema) -> Tokenizer:
-    """The tokenizer of each input of tokens in the other run. Raises: UserError as `tokenizer_in`."""
-    return tokenizer_in(start if start.is_dir() else start.parent, schema)
+    """The tokenizer of each input of tokens in the other run, of which `start` may be a checkpoint or a file.
+
+    Raises: UserError as `tokenizer_in`.
+    """
+    from xformc.trainer.run_files import run_folders  # noqa: PLC0415 (it imports what builds engines)
+
+    return tokenizer_in(run_folders(start), schema)
 
 
 def weights_hash(start: Path) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -115,14 +116,23 @@ def sweep(
         note(f"{number} of {len(grid)}: {text_of(settings)}  ({run})")
         code = 0
         if not (run / SCORES).exists():
-            code = subprocess.run(
-                command(settings, run), stdout=subprocess.DEVNULL, check=False, preexec_fn=end_with_parent
-            ).returncode
+            code = _run(command(settings, run))
         results.append(_result(settings, run, code))
         out.mkdir(parents=True, exist_ok=True)
         with atomic_write(out / RESULTS) as part:
             part.write_text(json.dumps([asdict(one) for one in results], indent=2) + "\n", encoding="utf-8")
     return results
+
+
+def _run(command: Sequence[str]) -> int:
+    """Run a command; its exit code. What ends this process ends the command first, which may write a checkpoint."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, preexec_fn=end_with_parent)  # noqa: PLW1509
+    try:
+        return process.wait()
+    except (KeyboardInterrupt, SystemExit) as ending:
+        process.send_signal(signal.SIGINT if isinstance(ending, KeyboardInterrupt) else signal.SIGTERM)
+        process.wait()
+        raise
 
 
 def _result(settings: Settings, run: Path, code: int) -> Result:

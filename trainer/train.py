@@ -22,14 +22,22 @@ from xformc.format.names import WEIGHTS
 from xformc.terminal import is_quiet, progress_console
 from xformc.trainer.average import average_checkpoints
 from xformc.trainer.cast_layers import cast_layers
-from xformc.trainer.checkpoint import State, chosen_checkpoints, load_checkpoint, newest_checkpoint, prune_checkpoints
+from xformc.trainer.checkpoint import (
+    State,
+    chosen_checkpoints,
+    load_checkpoint,
+    newest_checkpoint,
+    prune_checkpoints,
+    recipe_checkpoints,
+)
 from xformc.trainer.checkpoint_writer import CheckpointWriter
 from xformc.trainer.compiled_layers import compile_layers
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import Corpus, EncodedCorpus, describe_corpus, find_corpus, read_corpus
 from xformc.trainer.data.splits import CorpusFiles
 from xformc.trainer.hardware import choose_device
-from xformc.trainer.loop import Recipe, Update, fit, validation_loss
+from xformc.trainer.interrupt import interruptible
+from xformc.trainer.loop import Recipe, Update, ended, fit, validation_losses
 from xformc.trainer.low_rank import low_rank_optimizer
 from xformc.trainer.moving_average import averaged, exchange
 from xformc.trainer.opening import Options, check_options, check_special, identify, open_run
@@ -48,6 +56,8 @@ from xformc.trainer.start import start_from
 
 if TYPE_CHECKING:
     from xformc.trainer.scores.metrics import Measure
+
+AGAIN = "this run has no checkpoint, so training begins again, with new metrics"
 
 
 @dataclass(frozen=True)
@@ -168,7 +178,7 @@ def train_weights(
                 held.enter_context(locked(out))
         model = TorchModule(graph, identity.seed).to(device)
         newest = newest_checkpoint(out)
-        began = _begin(spec, options.start, model) if newest is None else []
+        began = _begin(spec, options.start, model, again=known) if newest is None else []
         wrapped = parallel(model, processes, encoded.train.sample().repeated(spec.train.copies), shard=options.shard)
         if identity.compile:
             compile_layers(model)
@@ -177,7 +187,7 @@ def train_weights(
         recompute(model, spec.train.recompute)
         recipe, optimizer = make_recipe(spec, identity, options.minutes), _optimizer(spec, model, identity.seed)
         recipe = replace(recipe, operations=operations_of(shared.graph, spec.train.copies))
-        scorer = held.enter_context(scoring(spec.train, files.valid, newest, first=processes.first))
+        scorer = held.enter_context(scoring(spec.train, files.valid, recipe_checkpoints(out), first=processes.first))
         job = _Job(spec, out, identity, encoded, recipe, model, wrapped, optimizer, processes, scorer)
         state = State()
         if newest is not None:
@@ -186,7 +196,9 @@ def train_weights(
         metrics, silent = (out / METRICS, quiet or is_quiet()) if processes.first else (None, True)
         sinks = _open_sinks(options.log, spec, out, identity, state) if processes.first else []
         peak, seconds = peak_of(device, identity.precision, processes.count), recipe.seconds
-        with Report(metrics, recipe.steps, state, sinks, seconds=seconds, peak=peak, quiet=silent) as report:
+        with Report(
+            metrics, recipe.steps, state, sinks, results=spec.results, seconds=seconds, peak=peak, quiet=silent
+        ) as report:
             for line in (*describe_corpus(corpus, encoded), *began, _describe_model(job, device, state)):
                 report.note(line)
             return Trained(_run(job, state, report), engine, schema, corpus, encoded)
@@ -200,12 +212,13 @@ def _open_sinks(names: Sequence[str], spec: Spec, out: Path, identity: Identity,
     return open_sinks(names, Place(out, spec.name, state.step + 1, asdict(identity), before))
 
 
-def _begin(spec: Spec, start: Path | None, model: TorchModule) -> list[str]:
-    """Begin with the weights of another run, if there is one; lines that say which."""
+def _begin(spec: Spec, start: Path | None, model: TorchModule, *, again: bool) -> list[str]:
+    """Begin with the weights of another run, if there is one; lines that say which, and whether it is `again`."""
+    lines = [AGAIN] if again else []
     if start is None:
-        return []
+        return lines
     vocabularies = {item.axes[0].name for item in spec.inputs.values() if item.kind == "tokens"}
-    return start_from(start, model, vocabularies)
+    return lines + start_from(start, model, vocabularies)
 
 
 def _optimizer(spec: Spec, model: torch.nn.Module, seed: int) -> torch.optim.Optimizer:
@@ -234,10 +247,10 @@ def _run(job: _Job, state: State, report: Report) -> State:
 
     def written(checkpoint: Path) -> None:
         prune_checkpoints(job.out, section.average, section.select)
-        if scorer is not None:
+        if scorer is not None and checkpoint in recipe_checkpoints(job.out):
             scorer.begin(checkpoint)
 
-    with CheckpointWriter(job.out, metadata, job.processes, written=written) as writer:
+    with interruptible() as interrupt, CheckpointWriter(job.out, metadata, job.processes, written=written) as writer:
 
         def on_update(state: State, update: Update) -> None:
             writer.check()
@@ -252,10 +265,17 @@ def _run(job: _Job, state: State, report: Report) -> State:
             on_update=on_update,
             on_checkpoint=partial(_keep, job, report, writer),
             processes=job.processes,
+            stopped=lambda: interrupt.asked,
         )
+    if not ended(job.recipe, state):
+        job.processes.agree(0.0)  # the first process that ends would end the others while they write
+        report.note(f"stopped after step {state.step:,}; --resume continues from there")
+        interrupt.leave()
     if job.processes.first:
         take_score(job.scorer, section.select, report, state)
         _finish(job, state, report)
+    if interrupt.asked:
+        interrupt.leave()
     return state
 
 
@@ -271,27 +291,37 @@ def _finish(job: _Job, state: State, report: Report) -> None:
 
 
 def _keep(job: _Job, report: Report, writer: CheckpointWriter, state: State) -> State:
-    """Measure the validation loss and begin to write the checkpoint. Raises: UserError if training has diverged."""
+    """Begin to write the checkpoint, after the validation loss is measured, unless it is one of a stop.
+
+    Raises: UserError if training has diverged.
+    """
     report.flush(state)
-    recipe, select = job.recipe, job.spec.train.select
     with averaged(job.optimizer):
-        loss = validation_loss(
-            job.model,
-            job.corpus.valid,
-            recipe.batch_tokens,
-            bfloat16=recipe.bfloat16,
-            weights=recipe.weights,
-            processes=job.processes,
-        )
-        check_finite(state, loss)
-        writer.wait()
-        state = measured(state, loss, select)
-        score = take_score(job.scorer, select, report, state)
-        if select in SCORED:
-            state = judged(state, job.processes.agree(score))
-        reshard(job.model)
-        report.validation(state, loss)  # before the checkpoint is there, from which a killed run would go on
+        state = state if state.between else _measure(job, report, writer, state)
         writer.save(state, job.model, job.optimizer)
+    return state
+
+
+def _measure(job: _Job, report: Report, writer: CheckpointWriter, state: State) -> State:
+    """The state with the validation loss, and the score of the checkpoint before."""
+    recipe, select = job.recipe, job.spec.train.select
+    losses = validation_losses(
+        job.model,
+        job.corpus.valid,
+        recipe.batch_tokens,
+        bfloat16=recipe.bfloat16,
+        weights=recipe.weights,
+        processes=job.processes,
+    )
+    loss = sum(losses)
+    check_finite(state, loss)
+    writer.wait()
+    state = measured(state, loss, select)
+    score = take_score(job.scorer, select, report, state)
+    if select in SCORED:
+        state = judged(state, job.processes.agree(score))
+    reshard(job.model)
+    report.validation(state, loss, losses)  # before the checkpoint is there, from which a killed run would go on
     return state
 
 

@@ -162,7 +162,8 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         found = Source(source, None)
     else:
         one = isinstance(source, str | Path)
-        found = find_source(Path(source)) if one else join_runs([Path(run) for run in source])
+        path = Path(weights) if isinstance(weights, str | Path) else None
+        found = find_source(Path(source), weights=path) if one else join_runs([Path(run) for run in source])
     files, known = found.files, found.weights if weights is None else weights
     if tokenizers is not None or labels is not None:
         files = RunFiles({name: Path(path) for name, path in (tokenizers or {}).items()}, labels)

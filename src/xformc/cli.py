@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
+from pathlib import Path
 from typing import IO, Any, NoReturn, cast
 
 import typer
@@ -211,11 +212,22 @@ def _with_verbosity(command: Callable[..., None]) -> Callable[..., None]:
         if quiet and verbose:
             raise UserError("--quiet and --verbose exclude each other", hint="leave one of them out")
         set_verbosity(quiet=quiet, verbose=verbose)
+        _check_output(**arguments)
         command(*args, **arguments)
 
     del run.__wrapped__
     cast(Any, run).__signature__ = signature.replace(parameters=[*signature.parameters.values(), *options])
     return run
+
+
+def _check_output(*, output: Path | None = None, **others: object) -> None:
+    """Raises: UserError if the file that a command writes is one that it reads."""
+    if output is None or not output.is_file():
+        return
+    given = [one for value in others.values() for one in (value if isinstance(value, list | tuple) else [value])]
+    for path in (Path(one) for one in given if isinstance(one, str | Path)):
+        if os.path.exists(path) and path.samefile(output):
+            raise UserError("--output is a file that is read", place=str(output), hint="write to another file")
 
 
 app = typer.Typer(

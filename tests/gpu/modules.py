@@ -15,7 +15,7 @@ from xformc.compiler.pipeline import compile_engine, compile_training
 from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec import Spec
 from xformc.trainer.data.batches import Batch
-from xformc.trainer.loop import mean_loss, take_step
+from xformc.trainer.loop import mean_losses, take_step
 from xformc.trainer.optimizers import make_optimizer
 from xformc.trainer.run import Identity
 from xformc.trainer.train import make_recipe
@@ -76,7 +76,7 @@ def _trained(name: str, device: torch.device) -> dict[str, Any]:
     inputs = dict(zip(names[: len(feeds)], feeds, strict=True))
     wanted = dict(zip(names[len(feeds) :], targets, strict=True))
     batch = Batch(inputs, wanted, tuple(target.numel() for target in targets))
-    losses = [mean_loss([take_step(model, optimizer, (batch,), recipe, step)]) for step in (1, 2)]
+    losses = [sum(mean_losses([take_step(model, optimizer, (batch,), recipe, step)])) for step in (1, 2)]
     finite = all(bool(torch.isfinite(value).all()) for value in (torch.tensor(losses), *model.parameters()))
     return {"first": losses[0], "second": losses[1]} | ({} if finite else {"failed": "not finite"})
 

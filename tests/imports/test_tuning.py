@@ -87,7 +87,7 @@ def gpt2(folder: Path) -> tuple[Any, Any]:
 def batch_of(spec: Spec, data: Path, run: Path) -> Batch:
     """All training examples in one batch."""
     schema = data_schema(spec)
-    corpus = encode_corpus(read_corpus(find_corpus(data, schema), schema), schema, tokenizer_in(run, schema))
+    corpus = encode_corpus(read_corpus(find_corpus(data, schema), schema), schema, tokenizer_in([run], schema))
     return make_batch(corpus.train, np.arange(len(corpus.train)))  # pyright: ignore[reportArgumentType]
 
 

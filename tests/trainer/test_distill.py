@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import CommandLine
+from command_line import CommandLine, mistake
 from tiny_engine import make_engine, write_manifest
 
 from tests.runtime.small_engines import SmallEngines
@@ -133,6 +133,20 @@ def test_killed_distillation_resumes_to_the_byte(folder: Path) -> None:
         (folder / "whole" / name).read_bytes() for name in names
     ]
     assert sorted(path.name for path in (folder / "cut").iterdir()) == sorted(names)
+
+
+def test_nothing_is_left_of_what_failed_before_its_first_record(
+    folder: Path, xformc: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "bad").write_bytes(b"red house\n\xff\n")
+    (tmp_path / "empty").write_text("\n" * 20)
+    (tmp_path / "there").mkdir()
+    for text, message in (("gone", "cannot be read"), ("bad", "not UTF-8"), ("empty", "no line that the engine can")):
+        for out in ("new", "there"):
+            more = ("--valid", folder / "data", "-j", "1", "-o", tmp_path / out)
+            assert message in mistake(xformc("distill", folder / "engine", tmp_path / text, *more))
+            assert sorted(path.name for path in tmp_path.iterdir()) == ["bad", "empty", "there"]
+            assert not list((tmp_path / "there").iterdir())
 
 
 def test_samples_of_a_language_model_have_a_seed_each(generates: Path, tmp_path: Path, xformc: CommandLine) -> None:

@@ -125,6 +125,9 @@ def test_plan_of_several_gpus() -> None:
     )
     with pytest.raises(UserError, match=r"--shard and train\.low_rank exclude each other"):
         plan(load_spec(MULTI30K, [*TINY, "train.low_rank={parameters: [encoder/**]}"]), sharded.machine, work)
+    low = plan(load_spec(MULTI30K, [*TINY, "train.low_rank={rank: 2, parameters: ['**/query']}"]), alone.machine, work)
+    share = 2 * (64 + 64) / (64 * 64)  # of a matrix, both factors, which are states, too
+    assert low.rank.states == (3 * share + 1) * low.rank.gradients, "and the moving average of whole weights"
     with pytest.raises(UserError, match=r"train\.recompute: 'encodr' matches no block"):
         plan(load_spec(MULTI30K, [*TINY, "train.recompute=[encodr]"]), four.machine, work)
     lion = plan(load_spec(MULTI30K, [*TINY, "train.optimizer={lion: {}}", "train.ema=0.99"]), four.machine, work)

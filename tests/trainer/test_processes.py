@@ -314,6 +314,22 @@ def test_a_rank_that_is_killed_ends_the_command_and_the_run_goes_on(
     assert (tmp_path / "run" / "weights.safetensors").exists()
 
 
+def test_a_signal_stops_all_processes_after_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(STARTED, raising=False)
+    write_tiny(tmp_path, ("steps: 12", "steps: 4000"), ("every_steps: 4", "every_steps: 1000"))
+    command = ("train", tmp_path / "tiny.yaml", "--data", tmp_path / "data", "-o", tmp_path / "run", "--nproc", "2")
+    running, metrics = spawn(*command, stdout=subprocess.DEVNULL), tmp_path / "run" / "metrics.jsonl"
+    while not (metrics.exists() and metrics.read_text()):
+        assert running.poll() is None
+        time.sleep(0.01)
+    running.send_signal(signal.SIGTERM)
+    code, message = finish(running)
+    [checkpoint] = list_checkpoints(tmp_path / "run")
+    assert code == 143
+    assert f"stopped after step {int(checkpoint.name):,}; --resume continues from there\n" in message
+    assert "Traceback" not in message
+
+
 def test_launch_ends_with_the_exit_code_of_a_reported_error(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         launch(1, ["list", "--wrong"])

@@ -1,16 +1,19 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from xformc.compiler.spec import load_spec
 from xformc.errors import UserError
+from xformc.specs import find_spec
 from xformc.trainer.checkpoint import State
 from xformc.trainer.loop import Update
-from xformc.trainer.progress import Report, check_finite
+from xformc.trainer.progress import Report, check_finite, lines_until
 
 
-def lines(metrics: Path) -> list[dict[str, float]]:
+def lines(metrics: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in metrics.read_text().splitlines()]
 
 
@@ -81,11 +84,34 @@ def test_operations_are_shown_beside_their_share_of_the_peak(tmp_path: Path, cap
     assert "FLOP/s  MFU " in shown
 
 
-def test_the_loss_of_several_results_is_that_of_their_labels(tmp_path: Path) -> None:
+def test_the_loss_of_several_results_is_that_of_their_labels(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Labels of 2 in all weigh the same in each result, whichever updates have them; the last number is auxiliary."""
     metrics = tmp_path / "metrics.jsonl"
-    with Report(metrics, 100, State(), quiet=True) as report:
+    results = load_spec(find_spec("translation_with_quality"), ["train.losses={quality: {weight: 2.0}}"]).results
+    with Report(metrics, 100, State(), results=results) as report:
         report.update(State(step=9), Update(torch.tensor([0.0, 6.0, 0.5]), (0, 3), 0.01))
         report.update(State(step=10), Update(torch.tensor([4.0, 1.0, 1.5]), (2, 4), 0.01))
         report.update(State(step=20), Update(torch.tensor([0.0, 8.0, 0.0]), (0, 4), 0.01))
-    assert [line["loss"] for line in lines(metrics)] == [4.0 / 2 + 7.0 / 7 + 1.0, 2.0]
+        report.validation(State(step=20), 2.5, (1.5, 1.0))
+    first, second, valid = lines(metrics)
+    assert [first["loss"], second["loss"]] == [4.0 / 2 + 7.0 / 7 + 1.0, 2.0]
+    assert (first["losses"], second["losses"]) == ({"target": 2.0, "quality": 0.5}, {"quality": 1.0})
+    assert lines_until(metrics, 10)[0][1]["losses/target"] == 2.0, "as sinks have it"
+    assert (valid["valid_loss"], valid["valid_losses"]) == (2.5, {"target": 1.5, "quality": 0.5})
+    shown = capfd.readouterr().err
+    assert "step 20: validation loss 2.5000 (target 1.500, quality 0.500)\n" in shown and "perplexity" not in shown
+
+
+@pytest.mark.parametrize(
+    ("spec", "unit", "perplexity"), [("gpt", "tokens", True), ("text_classifier", "labels", False)]
+)
+def test_what_is_counted_and_its_perplexity_follow_from_the_result(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], spec: str, unit: str, perplexity: bool
+) -> None:
+    with Report(tmp_path / "metrics.jsonl", 100, State(), results=load_spec(find_spec(spec)).results) as report:
+        report.update(State(step=10, tokens=30), Update(torch.tensor([6.0, 0.0]), (3,), 0.01))
+        report.validation(State(step=10), 1.0, (1.0,))
+    line, valid = lines(tmp_path / "metrics.jsonl")
+    assert line[unit] == 30 and f"{unit}_per_second" in line and "losses" not in line and "valid_losses" not in valid
+    shown = capfd.readouterr().err
+    assert f"{unit}/s" in shown and ("(perplexity 2.72)" in shown) is perplexity

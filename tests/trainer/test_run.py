@@ -68,6 +68,7 @@ def test_check_free_refuses_what_is_there(tmp_path: Path) -> None:
         ({"valid_sha256": "x"}, "the validation data has changed"),
         ({"seed": 2}, "seed was 1 and is now 2"),
         ({"compile": True}, "compile was False and is now True"),
+        ({"start_sha256": "x"}, "it began without --start, and is now with it"),
         ({"seed": 2, "train_sha256": "x"}, "the training data has changed; seed was 1 and is now 2"),
     ],
 )
@@ -76,6 +77,17 @@ def test_reopen_run_says_what_has_changed(tmp_path: Path, change: dict[str, obje
     with pytest.raises(UserError) as caught:
         reopen_run(out, SPEC, dataclasses.replace(IDENTITY, **change))
     assert caught.value.message == f"cannot continue this run: {message}"
+
+
+def test_reopen_run_names_the_options_that_are_missing(tmp_path: Path) -> None:
+    begun = dataclasses.replace(IDENTITY, start_sha256="x", tokenizer_sha256="y")
+    create_run(tmp_path / "run", SPEC, begun, None, {})
+    with pytest.raises(UserError) as caught:
+        reopen_run(tmp_path / "run", SPEC, IDENTITY)
+    without = "it began with --start, and is now without it; it began with --tokenizer, and is now without it"
+    assert caught.value.message == f"cannot continue this run: {without}"
+    with pytest.raises(UserError, match="the weights that it began with have changed; the tokenizer has changed"):
+        reopen_run(tmp_path / "run", SPEC, dataclasses.replace(begun, start_sha256="z", tokenizer_sha256="z"))
 
 
 def test_reopen_run_compares_the_tokenizer(tmp_path: Path) -> None:

@@ -66,3 +66,12 @@ def test_what_is_taken_and_what_is_new_is_said_by_name(tmp_path: Path) -> None:
     other = load_spec(tmp_path / "tiny.yaml", ["sizes.d_model=24", "sizes.d_ff=48"])
     with pytest.raises(UserError, match="none of these weights has the path"):
         start_from(tmp_path / "run", TorchModule(run_passes(begin(other), after=SHARED).graph, seed=3))
+
+
+def test_a_checkpoint_brings_the_tokenizer_of_its_run(tmp_path: Path) -> None:
+    spec = load_spec(write_tiny(tmp_path) / "tiny.yaml")
+    train_weights(spec, tmp_path / "data", tmp_path / "first", Options(minutes=1e-9), quiet=True)
+    start = tmp_path / "first" / "checkpoints" / "00000001"
+    for name, path in (("folder", start), ("file", start / "weights.safetensors")):
+        train_weights(spec, tmp_path / "data", tmp_path / name, Options(start=path, minutes=1e-9), quiet=True)
+        assert (tmp_path / name / "tokenizer.model").read_bytes() == (tmp_path / "first/tokenizer.model").read_bytes()

@@ -2,6 +2,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -91,6 +92,41 @@ def test_resume_continues_to_the_bit_after_minutes_ran_out(folder: Path) -> None
     assert read_weights(run / "checkpoints" / "00000060").arrays.keys() == read_weights(run).arrays.keys()
     final = Path("checkpoints", "00000060", "weights.safetensors")
     assert (run / final).read_bytes() == (folder / "whole" / final).read_bytes()
+
+
+def test_resume_continues_to_the_bit_after_stops_at_random_moments(folder: Path) -> None:
+    """A stop writes a checkpoint of its own, which changes neither the others nor their average."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["xformc.trainer.train"])
+    run, moments, between = folder / "stopped", random.Random(), 0
+    arguments = (folder / "tiny.yaml", folder / "data", run, Options(resume=True))
+    for _ in range(4):
+        process = context.Process(target=train_tiny, args=arguments)
+        before = newest_checkpoint(run)
+        process.start()
+        while process.is_alive() and newest_checkpoint(run) == before:
+            time.sleep(0.001)
+        process.join(timeout=moments.uniform(0.0, 0.05))
+        process.terminate()
+        process.join()
+        assert process.exitcode in (143, 0, -signal.SIGTERM)  # the last one at its end
+        newest = newest_checkpoint(run)
+        assert newest is not None
+        between += int(newest.name) % 5 > 0
+        if process.exitcode != 143:
+            break
+    assert between > 0
+    start(folder, "stopped", Options(resume=True))
+    assert [path.name for path in list_checkpoints(run)] == ["00000050", "00000055", "00000060"]
+    assert weights(run) == weights(folder / "whole")
+
+
+def test_a_run_without_a_checkpoint_says_that_it_begins_again(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = start(folder, "lost", Options(minutes=1e-9))
+    for path in list_checkpoints(run):
+        shutil.rmtree(path)
+    train_weights(load_spec(folder / "tiny.yaml"), folder / "data", run, Options(resume=True, minutes=1e-9))
+    assert "this run has no checkpoint, so training begins again, with new metrics\n" in capfd.readouterr().err
 
 
 def test_resume_continues_to_the_bit_after_kill_at_random_moments(folder: Path) -> None:

@@ -40,8 +40,8 @@ class ForeignVocabulary(Vocabulary):
         return [self.opened.decode(list(ids)) for ids in rows]
 
 
-def tokenizer_in(folder: Path, schema: DataSchema) -> Tokenizer:
-    """The tokenizer of each input of tokens: the file of its name in the folder of a run, or the run's only one.
+def tokenizer_in(folders: Sequence[Path], schema: DataSchema) -> Tokenizer:
+    """The tokenizer of each input of tokens: the file of its name in the first of these folders, or their only one.
 
     Raises: UserError if there is none, or if it does not fit the spec's vocabulary and special tokens.
     """
@@ -50,12 +50,12 @@ def tokenizer_in(folder: Path, schema: DataSchema) -> Tokenizer:
     found: dict[str, Vocabulary] = {}
     for name in schema.texts:
         special, size = schema.inputs[name].special, schema.inputs[name].vocabulary
-        choices = [folder / file for file in (files[name], TOKENIZER)]
+        choices = [folder / file for folder in folders for file in (files[name], TOKENIZER)]
         paths = [path.with_suffix(suffix) for path in choices for suffix in SUFFIXES]
         path = next((path for path in paths if path.is_file()), None)
         if path is None:
             message = f"there is no tokenizer for the input '{name}' beside these weights"
-            raise UserError(message, place=str(folder), hint=f"give a run whose data was text, with {TOKENIZER}")
+            raise UserError(message, place=str(folders[0]), hint=f"give a run whose data was text, with {TOKENIZER}")
         if not special.ends:
             open_vocabulary(path, size, special)  # which refuses a template with an end
         same = replace(special, ends=True)

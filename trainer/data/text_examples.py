@@ -31,7 +31,7 @@ def train_on(texts: Texts, schema: DataSchema, wanted: TokenizerSection) -> Toke
 def load_for(schema: DataSchema, wanted: TokenizerSection, run: Path) -> Tokenizer:
     """Load the tokenizer of a run. Raises: UserError as `load_tokenizer` and `tokenizer_in`."""
     if is_foreign(run, schema):
-        return tokenizer_in(run, schema)
+        return tokenizer_in([run], schema)
     kind, shared = wanted.kind, wanted.shared
     return load_tokenizer(run, _sizes(schema), kind=kind, shared=shared, exact=not wanted.symbols)
 

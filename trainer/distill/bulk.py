@@ -3,7 +3,8 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -32,6 +33,7 @@ CHUNK = 512
 """Lines that are decoded together, and recorded together."""
 
 TRAIN, VALID, RECORD = f"train.{JSON_LINES}", f"valid.{JSON_LINES}", "distilled.json"
+PART = f"{TRAIN}.partial"
 COLUMNS: Mapping[str, tuple[str, ...]] = {"translation": ("source", "target"), "language_model": ("text",)}
 """The columns of the rows, for each task that is distilled."""
 
@@ -90,7 +92,7 @@ def distill(
     it is.
 
     Raises: UserError for an engine or options that do not fit, for bad text, and if `out` exists and is not resumed.
-    What is written then stays there, for `resume`.
+    What is recorded then stays there, for `resume`; before the first record, nothing is left behind.
     """
     manifest = certified(decoding)
     if resume and (out / RECORD).exists():
@@ -103,12 +105,27 @@ def distill(
     if out.exists() and any(out.iterdir()) and not (resume and (out / LOCK).exists()):
         hint = "continue it with --resume" if (out / LOCK).exists() else "give --output a new folder"
         raise UserError("already exists", place=str(out), hint=hint)
-    with writing(out, hint="free some space, then continue with --resume"):
-        out.mkdir(parents=True, exist_ok=True)
-        with locked(out):
-            if valid is not None:
-                _write_validation(valid, COLUMNS[manifest.task], out / VALID)
-            return _decode(texts, decoding, out, lambda chunks: spread(chunks, Decoder, decoding, workers), report)
+    with writing(out, hint="free some space, then continue with --resume"), _begun(out):
+        if valid is not None:
+            _write_validation(valid, COLUMNS[manifest.task], out / VALID)
+        return _decode(texts, decoding, out, lambda chunks: spread(chunks, Decoder, decoding, workers), report)
+
+
+@contextmanager
+def _begun(out: Path) -> Generator[None]:
+    """Make and lock the folder; after an error before the first record, what was made is removed."""
+    made = not out.exists()
+    out.mkdir(parents=True, exist_ok=True)
+    with locked(out):
+        try:
+            yield
+        except BaseException:
+            if not (out / PROGRESS).exists():
+                for name in (PART, VALID, LOCK):
+                    (out / name).unlink(missing_ok=True)
+                if made:
+                    out.rmdir()
+            raise
 
 
 def certified(decoding: Decoding) -> Manifest:
@@ -147,7 +164,7 @@ def _no_row(_line: int, _item: object) -> Row:
 
 
 def _decode(texts: Sequence[Path], decoding: Decoding, out: Path, decoded: Decoded, report: Report) -> Distilled:
-    part, progress = out / f"{TRAIN}.partial", out / PROGRESS
+    part, progress = out / PART, out / PROGRESS
     begun = _of_job(_read(progress), decoding, out) if progress.exists() else None
     so_far = begun or Distilled(job_hash(_described(decoding)))
     with cut(part, so_far.bytes).open("ab") as file:
@@ -158,6 +175,7 @@ def _decode(texts: Sequence[Path], decoding: Decoding, out: Path, decoded: Decod
             _write(so_far, progress)
             report(so_far)
     if not so_far.rows:
+        progress.unlink(missing_ok=True)  # there is nothing to continue
         raise UserError("has no line that the engine can decode", place=str(texts[0]))
     part.rename(out / TRAIN)
     _write(so_far, out / RECORD)

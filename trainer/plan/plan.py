@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xformc.compiler.backends.torch.chunked_loss import chunk_rows
+from xformc.compiler.explain.parameters import learned_numbers
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.roundable import linear_axes
 from xformc.compiler.pipeline import compile_training
@@ -214,16 +215,13 @@ def _trained(graph: Graph) -> int:
 
 
 def _state_numbers(spec: Spec, graph: Graph) -> int:
-    """The numbers of the optimizer's states: Adam has two for each parameter, Lion one, Muon one for those of matrices,
-    and a moving average one more. Those of `low_rank` count as if every parameter was trained whole."""
+    """The numbers of the optimizer's states: Adam has two for each number that is learned, Lion one, Muon one for those
+    of matrices; the factors of `low_rank` are states, too, and a moving average is one more for each parameter."""
     optimizer = spec.train.optimizer
     matrices = linear_axes(graph) if optimizer.muon is not None else {}
     each = 1 if isinstance(optimizer.chosen, Lion) else 2
-    counts = [
-        (1 if parameter.name in matrices else each) * parameter.count
-        for parameter in graph.parameters
-        if parameter.trained
-    ]
+    learned, adapted = learned_numbers(spec), spec.low_rank_weights()
+    counts = [(1 if name in matrices else each + (name in adapted)) * count for name, count in learned.items()]
     return sum(counts) + (spec.train.ema is not None) * _trained(graph)
 
 

@@ -67,7 +67,9 @@ class CheckpointScorer:
         environment = {name: value for name, value in os.environ.items() if name not in LAUNCHED}
         environment["CUDA_VISIBLE_DEVICES"] = ""  # the GPU belongs to the training
         pipe = subprocess.PIPE
-        self._process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+        self._process = subprocess.Popen(
+            command, stdout=pipe, stderr=pipe, text=True, env=environment, start_new_session=True
+        )  # an interrupt of the terminal is for the training
 
     def finish(self) -> Scored | None:
         """Wait for the scores of the checkpoint that was begun, and write them beside it; None if there was none."""

@@ -1,7 +1,6 @@
 """`xformc build` and `xformc verify`: a run becomes an engine, and its certificate is checked."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
 
 SOURCE_HELP = """A run, one of its checkpoints, or a spec (a file, or the name of a shipped one). Several runs of one
 vocabulary become an ensemble, which averages their probabilities."""
-WEIGHTS_HELP = """A run, a checkpoint or a .safetensors file.  [default: the run's; for a spec, randomly initialized
-weights]"""
+WEIGHTS_HELP = """A run, a checkpoint or a .safetensors file, which outside of a run has the tokenizers of RUN.
+[default: the run's; for a spec, randomly initialized weights]"""
 RUNTIME_HELP = "python, or cpp: compare libxformc, the C++ library, with the Python runtime."
 PROFILE_HELP = """For --target tensorrt: sizes of axes as least:often:most, in place of those that follow from the spec:
 batch=1:32:128,source=1:32:256 or beam=4."""
@@ -99,8 +98,7 @@ def _source(sources: Sequence[str], settings: Sequence[str], weights: Path | Non
                 "--weights is for one model", hint="give a checkpoint of each run instead: xformc build A B"
             )
         return join_runs([Path(source) for source in sources], settings)
-    found = find_source(Path(sources[0]), settings)
-    return found if weights is None else replace(found, weights=weights)
+    return find_source(Path(sources[0]), settings, weights)
 
 
 def verify(

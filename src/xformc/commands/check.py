@@ -37,24 +37,23 @@ def check(
     path = find_spec(spec)
     from dataclasses import asdict
 
-    from xformc.compiler.explain.parameters import parameter_rows, parameters_text
+    from xformc.compiler.explain.parameters import learned_numbers, parameter_rows, parameters_text
     from xformc.compiler.pipeline import compile_engine
     from xformc.compiler.spec import load_spec
 
     checked = load_spec(path, settings or ())
     graph = compile_engine(checked).graph
     counts = _parameters_by_stage(graph)
-    total = sum(counts.values())
+    total, learned = sum(counts.values()), sum(learned_numbers(checked).values())
     rows = parameter_rows(checked) if parameters else []
     if as_json:
-        found = _as_json(checked.name, checked.task, dict(checked.sizes), counts, graph.parameter_count())
+        found = _as_json(checked.name, checked.task, dict(checked.sizes), counts, learned)
         print(json.dumps(found | ({"paths": [asdict(row) for row in rows]} if parameters else {})))
         return
     if parameters:
         print(parameters_text(rows))
         return
-    trained = graph.parameter_count()
-    counted = {**counts, "total": total, **({"trained": trained} if trained != total else {})}
+    counted = {**counts, "total": total, **({"trained": learned} if learned != total else {})}
     width = max(NAME_WIDTH, *map(len, (*checked.sizes, *counted)))
     print(f"{checked.name}: {checked.task}, no mistakes")
     for title, numbers in (("sizes", checked.sizes), ("parameters", counted)):
