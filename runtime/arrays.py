@@ -1,9 +1,9 @@
 """Reads examples given as arrays: one array for each input, with all rows padded to one length."""
 
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
@@ -72,7 +72,7 @@ def _uneven(name: str, given: Any) -> str:
     """Say which of the nested lists differs in length from the first one at its depth."""
     level = [(name, given)]
     while level:
-        counts = [len(one) if isinstance(one, list | tuple) or np.ndim(one) else None for _, one in level]
+        counts = [_count(one) for _, one in level]
         other = next((index for index, count in enumerate(counts) if count != counts[0]), None)
         if other is not None:
             (first, _), (place, _) = level[0], level[other]
@@ -80,6 +80,11 @@ def _uneven(name: str, given: Any) -> str:
         lists = level if counts[0] is not None else []
         level = [(f"{place}[{index}]", item) for place, one in lists for index, item in enumerate(one)]
     return f"{name} is no array"
+
+
+def _count(given: Any) -> int | None:
+    """The items of a list or an array; None for anything else."""
+    return len(cast(Sequence[Any], given)) if isinstance(given, list | tuple) or np.ndim(given) else None
 
 
 def _of_size(count: int | None) -> str:

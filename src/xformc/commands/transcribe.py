@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
@@ -197,8 +197,9 @@ def transcribe(
     pace = choose_pace(examples, window, workers, threads) if files is None else files_pace(files, window, workers)
     lines_of = input_lines(examples) if files is None else file_names(files, examples, given)
     with load(engine, threads=threads, workers=pace.workers, device=device) as loaded, lines_of as lines:
+        texts: Any = json_texts(lines, kind, list(given)) if json_input else columns_of(lines, given)
         results = loaded.transcribe_stream(
-            json_texts(lines, kind, list(given)) if json_input else columns_of(lines, given),
+            texts,
             prefixes=given_prefixes(prefix, prefixes),
             window=pace.window,
             max_batch_tokens=max_batch_tokens,
