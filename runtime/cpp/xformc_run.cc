@@ -266,13 +266,17 @@ std::string transcript_fields(const xformc::Result& result, const xformc::Value&
   return "\"hypotheses\": [" + joined(items, ", ") + "]";
 }
 
+// Whether an example without positions lacks this result, which is one of the whole example.
+bool is_missing(const xformc::Result& result, const xformc::Value& value) {
+  return result.positions.empty() && value.numbers.empty();
+}
+
 // A result as JSON, which a result has in braces.
 std::string fields(const xformc::Result& result, const xformc::Value& value) {
   if (result.kind == "ctc") return transcript_fields(result, value);
-  if (result.kind == "numbers") return "\"numbers\": " + json_array(value);
-  if (result.kind == "vectors") {
-    return (value.shape.size() == 1 ? "\"vector\": " : "\"vectors\": ") + json_array(value);
-  }
+  const auto numbers = [&] { return is_missing(result, value) ? "null" : json_array(value); };
+  if (result.kind == "numbers") return "\"numbers\": " + numbers();
+  if (result.kind == "vectors") return (result.positions.empty() ? "\"vector\": " : "\"vectors\": ") + numbers();
   std::vector<std::string> labels, rows;
   for (const std::string& label : value.labels) labels.push_back(json_string(label));
   for (size_t next = 0; next < value.numbers.size();) {
