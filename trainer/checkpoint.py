@@ -216,7 +216,7 @@ def remove_checkpoint(path: Path) -> None:
     if not path.is_dir():
         path.unlink(missing_ok=True)
         return
-    hidden = path if path.name.startswith(".") else path.rename(path.parent / f".{path.name}.partial")
+    hidden = path if path.name.startswith(".") else path.rename(path.parent / f".{path.name}.old.partial")
     for file in hidden.iterdir():
         file.unlink()
     hidden.rmdir()

@@ -48,7 +48,8 @@ class Processes:
 
     def total(self, *numbers: float) -> list[float]:
         """The sum of each number over all processes."""
-        return self.add(torch.tensor(numbers, dtype=torch.float64)).tolist()
+        added: Any = self.add(torch.tensor(numbers, dtype=torch.float64))
+        return added.tolist()
 
     def agree(self, value: float) -> float:
         """The first process's value."""

@@ -222,12 +222,13 @@ def lines_until(metrics: Path, step: int) -> list[tuple[int, Numbers]]:
 
 def _numbers(line: Mapping[str, object], without: Sequence[str] = ()) -> Numbers:
     """The numbers of a line; those of several results as `losses/NAME`."""
-    found = dict[str, float]()
+    found = dict[str, object]()
     for name, value in line.items():
-        inner = cast(Mapping[str, object], value) if isinstance(value, Mapping) else None
-        named = {name: value} if inner is None else {f"{name}/{key}": one for key, one in inner.items()}
-        found |= {key: one for key, one in named.items() if isinstance(one, int | float) and key not in without}
-    return found
+        if isinstance(value, Mapping):
+            found |= {f"{name}/{key}": one for key, one in cast(Mapping[str, object], value).items()}
+        else:
+            found[name] = value
+    return {name: value for name, value in found.items() if isinstance(value, int | float) and name not in without}
 
 
 def _drop_lines_after(metrics: Path, step: int) -> None:

@@ -298,6 +298,7 @@ def _keep(job: _Job, report: Report, writer: CheckpointWriter, state: State) -> 
     report.flush(state)
     with averaged(job.optimizer):
         state = state if state.between else _measure(job, report, writer, state)
+        reshard(job.model)
         writer.save(state, job.model, job.optimizer)
     return state
 
@@ -320,7 +321,6 @@ def _measure(job: _Job, report: Report, writer: CheckpointWriter, state: State) 
     score = take_score(job.scorer, select, report, state)
     if select in SCORED:
         state = judged(state, job.processes.agree(score))
-    reshard(job.model)
     report.validation(state, loss, losses)  # before the checkpoint is there, from which a killed run would go on
     return state
 

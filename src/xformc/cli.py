@@ -224,7 +224,8 @@ def _check_output(*, output: Path | None = None, **others: object) -> None:
     """Raises: UserError if the file that a command writes is one that it reads."""
     if output is None or not output.is_file():
         return
-    given = [one for value in others.values() for one in (value if isinstance(value, list | tuple) else [value])]
+    listed = (cast(list[object], value) if isinstance(value, list | tuple) else [value] for value in others.values())
+    given = [one for values in listed for one in values]
     for path in (Path(one) for one in given if isinstance(one, str | Path)):
         if os.path.exists(path) and path.samefile(output):
             raise UserError("--output is a file that is read", place=str(output), hint="write to another file")

@@ -13,10 +13,12 @@ from xformc.errors import UserError
 from xformc.files import writing
 from xformc.trainer.checkpoint import (
     State,
+    chosen_checkpoints,
     list_checkpoints,
     load_checkpoint,
     newest_checkpoint,
     prune_checkpoints,
+    recipe_checkpoints,
     remove_leavings,
 )
 from xformc.trainer.loop import fit
@@ -53,6 +55,22 @@ def test_save_checkpoint_writes_weights_under_their_paths(tmp_path: Path) -> Non
         "state.json",
         "weights.safetensors",
     ]
+
+
+def test_a_checkpoint_replaces_one_of_a_stop_at_the_same_step(tmp_path: Path) -> None:
+    """As training ends there, since it is given less time."""
+    model, optimizer = trained()
+    stopped = replace(STATE, steps_after=1)
+    (first,) = save(tmp_path, 2)
+    folder = save_checkpoint(tmp_path, stopped, model, optimizer, {})
+    assert list_checkpoints(tmp_path) == [first, folder]
+    assert recipe_checkpoints(tmp_path) == chosen_checkpoints(tmp_path, 2) == [first]
+    prune_checkpoints(tmp_path, 1)
+    assert list_checkpoints(tmp_path) == [first, folder], "the one to go on from stays"
+    save_checkpoint(tmp_path, STATE, model, optimizer, {})
+    assert load_checkpoint(folder, model, optimizer) == STATE
+    assert recipe_checkpoints(tmp_path) == [first, folder]
+    assert sorted(path.name for path in folder.parent.iterdir()) == [first.name, folder.name]
 
 
 def test_load_checkpoint_restores_state_weights_and_optimizer(tmp_path: Path) -> None:

@@ -1,6 +1,11 @@
 """Sweeps: every setting is trained, a failure loses nothing, and what is done is not done again."""
 
 import json
+import os
+import signal
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -8,7 +13,7 @@ from command_line import CommandLine, mistake
 from tiny_run import SPEC, write_corpus, write_spec
 
 from xformc.errors import UserError
-from xformc.trainer.sweep import Result, name_of, read_grid, table
+from xformc.trainer.sweep import Result, name_of, read_grid, sweep, table
 
 SHORT = SPEC.replace("steps: 60", "steps: 2").replace("every_steps: 5", "every_steps: 1")
 
@@ -82,3 +87,30 @@ def test_sweep_trains_all_and_resumes(tmp_path: Path, xformc: CommandLine) -> No
     write_corpus(tmp_path / "data", 40)
     grid(tmp_path, "- {train.seed: 3}\n- {train.stepz: 3}\n")
     assert "train.stepz=3" in mistake(xformc(*words, "--resume"))
+
+
+def test_an_interrupt_waits_for_the_training_that_runs(tmp_path: Path) -> None:
+    code = """
+import pathlib, signal, sys, time
+def end(*_):
+    pathlib.Path(sys.argv[1], "checkpoint").touch()
+    sys.exit(130)
+signal.signal(signal.SIGINT, end)
+pathlib.Path(sys.argv[1], "ready").touch()
+time.sleep(60)
+"""
+
+    def interrupt() -> None:
+        while not (tmp_path / "ready").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    thread, before = threading.Thread(target=interrupt), signal.signal(signal.SIGINT, signal.default_int_handler)
+    thread.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            sweep([{"a": 1}, {"a": 2}], lambda _, run: [sys.executable, "-c", code, str(tmp_path)], tmp_path, print)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        thread.join()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint", "ready"]
