@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
 from pathlib import Path
-from typing import IO, Any, NoReturn, cast
+from typing import IO, Any, NoReturn, cast, get_args
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -199,13 +199,15 @@ GROUPS: Mapping[str, Mapping[str, Callable[..., None]]] = {
 """The commands, as the help groups them."""
 
 
-def _with_verbosity(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options --quiet and --verbose, which every command has."""
+def _with_shared(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options that it takes as `**options`, behind --output, and --quiet and --verbose."""
     signature = inspect.signature(command)
-    options = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
-        for name, kind in (("quiet", Quiet), ("verbose", Verbose))
-    ]
+    own = list(signature.parameters.values())
+    if own and own[-1].kind is inspect.Parameter.VAR_KEYWORD:
+        (shared,) = get_args(own.pop().annotation)
+        place = 1 + [parameter.name for parameter in own].index("output")
+        own[place:place] = [_optional(name, kind, None) for name, kind in shared.__annotations__.items()]
+    options = [_optional(name, kind, False) for name, kind in (("quiet", Quiet), ("verbose", Verbose))]
 
     @wraps(command)
     def run(*args: Any, quiet: bool, verbose: bool, **arguments: Any) -> None:
@@ -216,8 +218,12 @@ def _with_verbosity(command: Callable[..., None]) -> Callable[..., None]:
         command(*args, **arguments)
 
     del run.__wrapped__
-    cast(Any, run).__signature__ = signature.replace(parameters=[*signature.parameters.values(), *options])
+    cast(Any, run).__signature__ = signature.replace(parameters=[*own, *options])
     return run
+
+
+def _optional(name: str, kind: object, default: object) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
 def _check_output(*, output: Path | None = None, **others: object) -> None:
@@ -239,7 +245,7 @@ app = typer.Typer(
 )
 for group in GROUPS.values():
     for name, command in group.items():
-        app.command(name, cls=_Command)(_with_verbosity(command))
+        app.command(name, cls=_Command)(_with_shared(command))
 
 
 def _print_version(wanted: bool) -> None:

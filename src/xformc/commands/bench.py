@@ -9,7 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
-from xformc.commands.options import BeamSize, Device, EngineFolder, Json, Threads
+from xformc.commands.decoding import BeamSize
+from xformc.commands.options import Device, EngineFolder, Json, Threads
 from xformc.errors import UserError
 from xformc.runtime.checks.measure import (
     ROUNDS,

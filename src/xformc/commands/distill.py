@@ -9,17 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from rich.progress import Progress, TaskID
 from typer import Argument, Option
 
-from xformc.commands.options import (
-    OUT,
-    BeamSize,
-    Device,
-    EngineFolder,
-    LengthPenalty,
-    NewTokens,
-    Temperature,
-    TopK,
-    TopP,
-)
+from xformc.commands.decoding import BeamSize, LengthPenalty, NewTokens, Temperature, TopK, TopP
+from xformc.commands.options import OUT, Device, EngineFolder
 from xformc.commands.work_bar import dropped_text, text_size, work_bar
 from xformc.errors import UserError
 from xformc.format.reader import read_manifest

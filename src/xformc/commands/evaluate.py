@@ -7,17 +7,8 @@ from typing import Annotated, Literal, TypeVar
 
 from typer import Argument, Option
 
-from xformc.commands.options import (
-    OUT,
-    BeamSize,
-    Device,
-    EngineFolder,
-    Json,
-    LengthPenalty,
-    PresetName,
-    Threads,
-    Truncate,
-)
+from xformc.commands.decoding import BeamSize, LengthPenalty, PresetName
+from xformc.commands.options import OUT, Device, EngineFolder, Json, Threads, Truncate
 from xformc.commands.text_lines import one_line, output_text
 from xformc.runtime.text.texts import TooLongError
 from xformc.terminal import tracked

@@ -3,43 +3,25 @@
 import json
 from collections import deque
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack, cast
 
 from typer import Option
 
+from xformc.commands.decoding import GenerateOptions
 from xformc.commands.drafting import DraftName, DraftTokens, opened_draft
 from xformc.commands.json_input import JsonInput, json_texts, require_json_output
 from xformc.commands.moses import moses_line
 from xformc.commands.options import (
-    BeamGroups,
-    BeamSize,
     Device,
-    DiversityPenalty,
     EngineFolder,
-    FrequencyPenalty,
     JsonLines,
-    LengthPenalty,
-    LengthPenaltyKind,
-    MinLength,
-    NewTokens,
-    NgramSize,
-    Patience,
-    PresencePenalty,
-    PresetName,
-    RepetitionPenalty,
     Seed,
     Slots,
-    StopRuleName,
-    SuppressTokens,
-    Temperature,
     TextInput,
     TextOutput,
     Threads,
-    TopK,
-    TopP,
     Window,
     Workers,
-    named_tokens,
 )
 from xformc.commands.steering import Regex, SchemaFile, StopStrings, schema_in
 from xformc.commands.streaming import Stream, streams, write_streams
@@ -52,7 +34,7 @@ from xformc.runtime.engine import load
 from xformc.runtime.generation.generate import Continuation
 from xformc.runtime.generation.sampling import PromptArguments, SampleArguments
 from xformc.runtime.methods.loaded import check_method
-from xformc.runtime.options import BeamArguments, EditArguments
+from xformc.runtime.options import BeamArguments
 from xformc.runtime.searching.beams import resolve_beams, searches
 from xformc.runtime.searching.translate import rounded
 from xformc.runtime.stream import MAX_BATCH_TOKENS
@@ -66,25 +48,6 @@ def generate(
     *,
     prompts: TextInput = None,
     output: TextOutput = None,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    max_new_tokens: NewTokens = None,
-    beam_size: BeamSize = None,
-    n_best: Annotated[int | None, Option(help="Texts printed for each line, best first.", metavar="N")] = None,
-    length_penalty: LengthPenalty = None,
-    length_penalty_kind: LengthPenaltyKind = None,
-    min_length: MinLength = None,
-    stop_rule: StopRuleName = None,
-    patience: Patience = None,
-    preset: PresetName = None,
-    beam_groups: BeamGroups = None,
-    diversity_penalty: DiversityPenalty = None,
-    suppress_tokens: SuppressTokens = None,
-    no_repeat_ngram_size: NgramSize = None,
-    repetition_penalty: RepetitionPenalty = None,
-    presence_penalty: PresencePenalty = None,
-    frequency_penalty: FrequencyPenalty = None,
     stop: StopStrings = None,
     regex: Regex = None,
     json_schema: SchemaFile = None,
@@ -102,6 +65,7 @@ def generate(
     max_batch_tokens: Annotated[int, Option(help=BATCH_HELP, metavar="N")] = MAX_BATCH_TOKENS,
     threads: Threads = None,
     device: Device = None,
+    **options: Unpack[GenerateOptions],
 ) -> None:
     """Continue lines of text with a language model.
 
@@ -138,39 +102,15 @@ def generate(
         raise UserError("--workers and --window have no effect with --stream", hint="leave them out")
     if slots is not None and stream:
         raise UserError("--slots has no effect with --stream", hint="leave one of them out")
-    if stream and beam_size is not None:
+    if stream and options["beam_size"] is not None:
         raise UserError("--stream has no effect with --beam-size", hint="leave one of them out")
-    sampled = slots is None and beam_size is None
+    sampled = slots is None and options["beam_size"] is None
     streamed = sampled and streams(stream, manifest, output, as_json=as_json)
     pace, waiting = choose_pace(prompts, window, 1 if streamed else workers, threads), deque[str]()
-    edits: EditArguments = {
-        "suppress_tokens": named_tokens(suppress_tokens),
-        "no_repeat_ngram_size": no_repeat_ngram_size,
-        "repetition_penalty": repetition_penalty,
-        "presence_penalty": presence_penalty,
-        "frequency_penalty": frequency_penalty,
-    }
-    beams: BeamArguments = {
-        "beam_size": beam_size,
-        "n_best": n_best,
-        "length_penalty": length_penalty,
-        "length_penalty_kind": length_penalty_kind,
-        "min_length": min_length,
-        "stop_rule": stop_rule,
-        "patience": patience,
-        "preset": preset,
-        "beam_groups": beam_groups,
-        "diversity_penalty": diversity_penalty,
-    }
-    sampling: SampleArguments = {
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "max_new_tokens": max_new_tokens,
-        **edits,
-    }
+    beams = cast(BeamArguments, {name: options[name] for name in BeamArguments.__annotations__})
+    sampling = cast(SampleArguments, {name: options[name] for name in SampleArguments.__annotations__})
     check_method(manifest, "generate", "generate")
-    searched = searches({**beams, **sampling}, seed)
+    searched = searches({**options}, seed)
     shown = resolve_beams(manifest, beams) if searched else None
 
     def remembered(lines: Iterator[str]) -> Iterator[str]:
@@ -191,11 +131,11 @@ def generate(
             "json_schema": schema,
         }
         if streamed:
-            options: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, **steering, **sampling}
-            return write_streams(loaded, lines, output, seed=seed, truncate=truncate, options=options)
-        given: Any = json_texts(lines, PromptArguments) if json_input else remembered(lines)
+            given: dict[str, Any] = {"max_batch_tokens": max_batch_tokens, **steering, **sampling}
+            return write_streams(loaded, lines, output, seed=seed, truncate=truncate, options=given)
+        texts: Any = json_texts(lines, PromptArguments) if json_input else remembered(lines)
         results = loaded.generate_stream(
-            given,
+            texts,
             seed=seed,
             window=pace.window,
             max_batch_tokens=max_batch_tokens,
@@ -203,8 +143,7 @@ def generate(
             token_scores=token_scores,
             slots=slots,
             **steering,
-            **sampling,
-            **beams,
+            **options,
         )
         tokens = token_fields_of(loaded, wanted=token_scores)
 

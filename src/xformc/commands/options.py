@@ -1,13 +1,11 @@
 """The arguments and options that commands share: one name has one meaning, in every command."""
 
-import re
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
 from xformc.format.precision import Caches, PrecisionWord
-from xformc.format.search_options import PenaltyKind, Preset, StopRule
 from xformc.format.targets import TargetWord
 from xformc.runtime.devices.device import DeviceName
 from xformc.specs import shipped_specs
@@ -45,67 +43,13 @@ float16 with bfloat16, int8 or int4 weights, else float32.  [default: the spec's
 CachesName = Annotated[Caches | None, Option("--caches", help=CACHES_HELP, metavar="FORMAT")]
 PrecisionName = Annotated[PrecisionWord | None, Option("--precision", help=PRECISION_HELP, metavar="FORMAT")]
 
-BeamSize = Annotated[
-    int | None, Option("--beam-size", "--beam", "-b", help="Hypotheses kept at each step; 1 is greedy.", metavar="N")
-]
-PENALTY_HELP = """A score is the log probability divided by ((5 + length) / 6)^ALPHA, or by that of another
---length-penalty-kind. Larger values prefer longer translations."""
-LengthPenalty = Annotated[float | None, Option(help=PENALTY_HELP, metavar="ALPHA")]
-MinLength = Annotated[
-    int | None, Option(help="No text ends before it has this many tokens, the end token counted.", metavar="N")
-]
-KIND_HELP = """What ALPHA raises: (5 + length) / 6, or the length."""
-LengthPenaltyKind = Annotated[PenaltyKind | None, Option(help=KIND_HELP)]
-STOP_HELP = """When a search is done. first: as many hypotheses have finished as the beam is wide. best: none of the
-others would be among the best if it ended now. complete: none of the others can be. shrink: each finished one makes the
-beam narrower, until none is open."""
-StopRuleName = Annotated[StopRule | None, Option(help=STOP_HELP)]
-Patience = Annotated[float | None, Option(help="The rule `first` waits for FACTOR times as many.", metavar="FACTOR")]
-PRESET_HELP = """Length penalty and stop rule of a paper or another library, instead of the engine's."""
-PresetName = Annotated[Preset | None, Option("--preset", help=PRESET_HELP)]
-
-SUPPRESS_HELP = """A token that is never written: its id, or its piece as the vocabulary has it, such as '<unk>' or
-'\u2581the'. May be repeated."""
-SuppressTokens = Annotated[list[str] | None, Option("--suppress-tokens", help=SUPPRESS_HELP, metavar="TOKEN")]
-NGRAM_HELP = "No sequence of N tokens occurs twice in a text (0: no such rule)."
-NgramSize = Annotated[int | None, Option("--no-repeat-ngram-size", help=NGRAM_HELP, metavar="N")]
-REPETITION_HELP = "Above 1, tokens that the text already has are less likely (1: none)."
-RepetitionPenalty = Annotated[float | None, Option(help=REPETITION_HELP, metavar="R")]
-PRESENCE_HELP = "Subtract this from the score of each token that the text already has."
-PresencePenalty = Annotated[float | None, Option(help=PRESENCE_HELP, metavar="D")]
-FREQUENCY_HELP = "Subtract this for each time that the text already has the token."
-FrequencyPenalty = Annotated[float | None, Option(help=FREQUENCY_HELP, metavar="D")]
-GROUPS_HELP = "Divide the beam into N groups, of which each avoids the tokens of those before it."
-BeamGroups = Annotated[int | None, Option("--beam-groups", help=GROUPS_HELP, metavar="N")]
-DIVERSITY_HELP = "In a group, subtract this from the score of a token for each hypothesis of earlier groups with it."
-DiversityPenalty = Annotated[float | None, Option(help=DIVERSITY_HELP, metavar="D")]
-COVERAGE_HELP = """Weight in the score of a translation of how much of the source it has looked at; the engine's spec
-must have decode: coverage."""
-CoveragePenalty = Annotated[float | None, Option(help=COVERAGE_HELP, metavar="B")]
-
-
-def named_tokens(given: list[str] | None) -> list[int | str] | None:
-    """Tokens from the command line: digits are an id, everything else is a piece."""
-    return None if given is None else [int(one) if re.fullmatch("[0-9]{1,18}", one) else one for one in given]
-
-
-Temperature = Annotated[float | None, Option(help="Divide the logits by this; 0 is greedy.", metavar="T")]
-TopK = Annotated[int | None, Option(help="Sample from the k most likely tokens (0: no limit).", metavar="K")]
-TopP = Annotated[
-    float | None, Option(help="Sample from the most likely tokens that add up to probability p.", metavar="P")
-]
-NewTokens = Annotated[int | None, Option(help="Stop after this many new tokens.", metavar="N")]
 Seed = Annotated[int, Option(help="Random seed of the first line; each later line has the next number.", metavar="N")]
-
 PrefixText = Annotated[
     str | None, Option("--prefix", help="What every text begins with, such as a language tag.", metavar="TEXT")
 ]
 PrefixFile = Annotated[
     Path | None, Option("--prefixes", help="What each text begins with: a file with a line for each.", metavar="FILE")
 ]
-BIAS_HELP = """Do not force the prefix: its tokens have this share of the probability, below 1, beside their own, while
-a text follows it."""
-PrefixBias = Annotated[float | None, Option("--prefix-bias", help=BIAS_HELP, metavar="SHARE")]
 PHRASES_HELP = "Phrases that each text must have: a file with a line for each, its phrases separated by tabs."
 PhraseFile = Annotated[Path | None, Option("--phrases", help=PHRASES_HELP, metavar="FILE")]
 

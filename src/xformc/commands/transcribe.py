@@ -5,45 +5,26 @@ from collections.abc import Callable
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 from typer import Option
 
 from xformc.commands.choosing import Samples, SamplesMbr, check_samples, chosen_samples
+from xformc.commands.decoding import TranscribeOptions
 from xformc.commands.json_input import JsonInput, json_texts, require_json_output, require_lines
 from xformc.commands.options import (
-    BeamGroups,
-    BeamSize,
     Device,
-    DiversityPenalty,
     EngineFolder,
-    FrequencyPenalty,
     InputFiles,
     JsonLines,
-    LengthPenalty,
-    LengthPenaltyKind,
-    MinLength,
-    NewTokens,
-    NgramSize,
-    Patience,
-    PrefixBias,
     PrefixFile,
     PrefixText,
-    PresencePenalty,
-    PresetName,
-    RepetitionPenalty,
     Seed,
-    StopRuleName,
-    SuppressTokens,
-    Temperature,
     TextOutput,
     Threads,
-    TopK,
-    TopP,
     Truncate,
     Window,
     Workers,
-    named_tokens,
 )
 from xformc.commands.text_lines import (
     choose_pace,
@@ -60,7 +41,7 @@ from xformc.errors import UserError
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
-from xformc.runtime.generation.sampling import SampleArguments, WritingArguments
+from xformc.runtime.generation.sampling import SampleArguments
 from xformc.runtime.kinds.kind import kind_of
 from xformc.runtime.options import SearchArguments
 from xformc.runtime.searching.translate import Hypothesis, fields_of_text
@@ -82,28 +63,8 @@ def transcribe(
     *,
     examples: Annotated[Path | None, Option("--input", "-i", help=INPUT_HELP, metavar="FILE")] = None,
     output: TextOutput = None,
-    beam_size: BeamSize = None,
-    n_best: Annotated[int | None, Option(help="Texts of each example, best first.", metavar="N")] = None,
-    length_penalty: LengthPenalty = None,
-    min_length: MinLength = None,
-    length_penalty_kind: LengthPenaltyKind = None,
-    stop_rule: StopRuleName = None,
-    patience: Patience = None,
-    preset: PresetName = None,
-    suppress_tokens: SuppressTokens = None,
-    no_repeat_ngram_size: NgramSize = None,
-    repetition_penalty: RepetitionPenalty = None,
-    presence_penalty: PresencePenalty = None,
-    frequency_penalty: FrequencyPenalty = None,
-    beam_groups: BeamGroups = None,
-    diversity_penalty: DiversityPenalty = None,
     prefix: PrefixText = None,
     prefixes: PrefixFile = None,
-    prefix_bias: PrefixBias = None,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    max_new_tokens: NewTokens = None,
     seed: Seed = 0,
     samples: Samples = 1,
     mbr: SamplesMbr = None,
@@ -122,6 +83,7 @@ def transcribe(
     ] = MAX_BATCH_TOKENS,
     threads: Threads = None,
     device: Device = None,
+    **options: Unpack[TranscribeOptions],
 ) -> None:
     """Write text for frames of speech, images, several texts, or whatever the engine's spec takes.
 
@@ -152,28 +114,6 @@ def transcribe(
     if timestamps and not as_json:
         raise UserError("--timestamps needs --json", hint="each hypothesis then has `parts`")
     check_samples(mbr, samples)
-    options: WritingArguments = {
-        "beam_size": beam_size,
-        "n_best": n_best,
-        "length_penalty": length_penalty,
-        "min_length": min_length,
-        "length_penalty_kind": length_penalty_kind,
-        "stop_rule": stop_rule,
-        "patience": patience,
-        "preset": preset,
-        "suppress_tokens": named_tokens(suppress_tokens),
-        "no_repeat_ngram_size": no_repeat_ngram_size,
-        "repetition_penalty": repetition_penalty,
-        "presence_penalty": presence_penalty,
-        "frequency_penalty": frequency_penalty,
-        "prefix_bias": prefix_bias,
-        "beam_groups": beam_groups,
-        "diversity_penalty": diversity_penalty,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-        "max_new_tokens": max_new_tokens,
-    }
     if files is None and examples is not None and examples.suffix == ".npz":
         with load(engine, threads=threads, workers=1 if workers is None else workers, device=device) as loaded:
             begun = given_prefixes(prefix, prefixes)

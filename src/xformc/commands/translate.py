@@ -4,49 +4,30 @@ import json
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 from typer import Option
 
 from xformc.commands.alignments import Align, Attention, alignment_fields, check_attention
 from xformc.commands.choosing import Choice, Mbr, Rerank, RerankWeight
+from xformc.commands.decoding import TranslateOptions
 from xformc.commands.json_input import JsonInput, json_texts, require_json_output
 from xformc.commands.moses import moses_line
 from xformc.commands.options import (
-    BeamGroups,
-    BeamSize,
-    CoveragePenalty,
     Device,
-    DiversityPenalty,
     EngineFolder,
-    FrequencyPenalty,
     JsonLines,
-    LengthPenalty,
-    LengthPenaltyKind,
-    MinLength,
-    NgramSize,
-    Patience,
     PhraseFile,
-    PrefixBias,
     PrefixFile,
     PrefixText,
-    PresencePenalty,
-    PresetName,
-    RepetitionPenalty,
     Seed,
     Slots,
-    StopRuleName,
-    SuppressTokens,
-    Temperature,
     TextInput,
     TextOutput,
     Threads,
-    TopK,
-    TopP,
     Truncate,
     Window,
     Workers,
-    named_tokens,
 )
 from xformc.commands.steering import Regex, SchemaFile, schema_in
 from xformc.commands.text_lines import choose_pace, given_phrases, given_prefixes, input_lines, one_line, write_results
@@ -74,38 +55,14 @@ def translate(
     *,
     source: TextInput = None,
     output: TextOutput = None,
-    beam_size: BeamSize = None,
-    n_best: Annotated[int | None, Option(help="Translations of each line, best first.", metavar="N")] = None,
-    length_penalty: LengthPenalty = None,
-    max_length_factor: Annotated[
-        float | None, Option(help="Length limit of a translation: this times the source's tokens ...", metavar="FACTOR")
-    ] = None,
-    max_length_offset: Annotated[int | None, Option(help="... plus this many tokens.", metavar="N")] = None,
-    min_length: MinLength = None,
-    length_penalty_kind: LengthPenaltyKind = None,
-    stop_rule: StopRuleName = None,
-    patience: Patience = None,
-    preset: PresetName = None,
-    suppress_tokens: SuppressTokens = None,
-    no_repeat_ngram_size: NgramSize = None,
-    repetition_penalty: RepetitionPenalty = None,
-    presence_penalty: PresencePenalty = None,
-    frequency_penalty: FrequencyPenalty = None,
     alternatives: Annotated[int | None, Option(help=ALTERNATIVES_HELP, metavar="N")] = None,
-    beam_groups: BeamGroups = None,
-    diversity_penalty: DiversityPenalty = None,
-    coverage_penalty: CoveragePenalty = None,
     samples: Annotated[int | None, Option(help=SAMPLES_HELP, metavar="N")] = None,
     seed: Seed = 0,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
     rerank: Rerank = None,
     rerank_weight: RerankWeight = None,
     mbr: Mbr = None,
     prefix: PrefixText = None,
     prefixes: PrefixFile = None,
-    prefix_bias: PrefixBias = None,
     phrases: PhraseFile = None,
     regex: Regex = None,
     json_schema: SchemaFile = None,
@@ -122,6 +79,7 @@ def translate(
     max_batch_tokens: Annotated[int, Option(help=BATCH_HELP, metavar="N")] = MAX_BATCH_TOKENS,
     threads: Threads = None,
     device: Device = None,
+    **options: Unpack[TranslateOptions],
 ) -> None:
     """Translate lines of text.
 
@@ -158,30 +116,8 @@ def translate(
     features of the hypothesis.
     """
     manifest = read_manifest(engine)
-    options: TranslationArguments = {
-        "beam_size": beam_size,
-        "n_best": n_best,
-        "length_penalty": length_penalty,
-        "max_length_factor": max_length_factor,
-        "max_length_offset": max_length_offset,
-        "min_length": min_length,
-        "length_penalty_kind": length_penalty_kind,
-        "stop_rule": stop_rule,
-        "patience": patience,
-        "preset": preset,
-        "suppress_tokens": named_tokens(suppress_tokens),
-        "no_repeat_ngram_size": no_repeat_ngram_size,
-        "repetition_penalty": repetition_penalty,
-        "presence_penalty": presence_penalty,
-        "frequency_penalty": frequency_penalty,
-        "prefix_bias": prefix_bias,
-        "beam_groups": beam_groups,
-        "diversity_penalty": diversity_penalty,
-        "coverage_penalty": coverage_penalty,
-        "temperature": temperature,
-        "top_k": top_k,
-        "top_p": top_p,
-    }
+    arguments: TranslationArguments = {**options}
+    n_best = options["n_best"]
     check_method(manifest, "translate", "translate")
     require_json(token_scores, as_json)
     require_json_output(json_input, as_json, rerank=rerank, mbr=mbr)
@@ -189,16 +125,16 @@ def translate(
     aligned = align or attention
     choice = Choice(rerank, rerank_weight, mbr, samples)
     if samples is None:
-        shown = resolve_options(manifest, {**search_alone(options), "suppress_tokens": None})
-        options["n_best"] = choice.pool(manifest, shown)
+        shown = resolve_options(manifest, {**search_alone(arguments), "suppress_tokens": None})
+        arguments["n_best"] = choice.pool(manifest, shown)
     else:
         count = choice.pool(manifest, manifest.search)
         shown = replace(manifest.search, length_penalty=0.0, n_best=count if n_best is None else n_best)
-        options["n_best"] = None if choice.chooses else n_best
+        arguments["n_best"] = None if choice.chooses else n_best
     if alternatives is not None:
         if choice.chooses:
             raise UserError("--alternatives has no effect with --rerank and --mbr", hint="leave one of them out")
-        options["n_best"], shown = n_best, replace(shown, n_best=alternatives)
+        arguments["n_best"], shown = n_best, replace(shown, n_best=alternatives)
     pace = choose_pace(source, window, workers, threads)
     batching: Any = {"window": pace.window, "max_batch_tokens": max_batch_tokens, "truncate": truncate}
     begun = given_prefixes(prefix, prefixes)
@@ -218,7 +154,7 @@ def translate(
             seed=seed,
             **batching,
             slots=slots,
-            **options,
+            **arguments,
         )
         given: Any = (
             json_texts(lines, SearchArguments if samples is None else TranslationArguments) if json_input else lines
