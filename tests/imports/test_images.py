@@ -216,8 +216,9 @@ CLIP |= {"model_type": "clip_vision_model", "image_size": 12, "patch_size": 4, "
 WORDS = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
 WORDS |= {"model_type": "llama", "num_key_value_heads": 2, "vocab_size": 320, "initializer_range": 0.3}
 PATCH, PAD = 318, 319
+LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
 LLAVA: dict[str, dict[str, Any]] = {
-    "llama": {},
+    "llama": {"text_config": {**WORDS, "rope_parameters": LINEAR}},
     "qwen2": {
         "text_config": {**WORDS, "model_type": "qwen2", "tie_word_embeddings": True},
         "vision_config": {**CLIP, "hidden_act": "gelu"},
@@ -247,30 +248,39 @@ def answers(origin: Any, pixels: torch.Tensor, prompts: list[list[int]]) -> list
 
 @pytest.mark.parametrize("name", LLAVA)
 @pytest.mark.filterwarnings("ignore")
-def test_a_text_an_image_and_a_question_are_answered_as_by_the_origin(
-    xformc: CommandLine, tmp_path: Path, name: str
-) -> None:
-    origin = save_llava(tmp_path / "model", **LLAVA[name])
+def test_prompts_around_an_image_come_and_go(xformc: CommandLine, tmp_path: Path, name: str) -> None:
+    save_llava(tmp_path / "model", **LLAVA[name])
     for command in (
         ("import", tmp_path / "model", "-o", tmp_path / "run", "--replay"),
+        ("export", "hf", tmp_path / "run", "-o", tmp_path / "back", "--replay"),
+    ):
+        result = xformc(*command)
+        assert result.code == 0, result.err
+        assert "on 4 random images with questions" in result.out
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_prompts_of_several_lengths_around_an_image_are_answered_as_by_the_origin(
+    xformc: CommandLine, tmp_path: Path
+) -> None:
+    origin = save_llava(tmp_path / "model")
+    for command in (
+        ("import", tmp_path / "model", "-o", tmp_path / "run"),
         ("build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable"),
     ):
         result = xformc(*command)
         assert result.code == 0, result.err
     engine, random = load(tmp_path / "engine", threads=1), np.random.default_rng(1)
-    options = replace(engine.manifest.search, beam_size=1, max_length_factor=0.0, max_length_offset=12)
     pixels = torch.tensor(random.random((4, 12, 12, 3), np.float32))
     before, questions = (
         [random.integers(3, PATCH, length).tolist() for length in lengths] for lengths in ((1, 3, 2, 5), (4, 2, 7, 3))
     )
-    patches = [PATCH] * (10 if LLAVA[name].get("vision_feature_select_strategy") == "full" else 9)
-    wanted = answers(origin, pixels, [[*one, *patches, *two] for one, two in zip(before, questions, strict=True)])
+    before[1][1] = 0  # a token like any other
+    wanted = answers(origin, pixels, [[*one, *[PATCH] * 9, *two] for one, two in zip(before, questions, strict=True)])
     given = {"image": pixels.numpy(), "before": pad(before, PAD), "question": pad(questions, PAD)}
-    found = search(engine.session, given, options).texts()
-    assert [list(one[0]) for one in found] == wanted
+    assert [list(one[0].tokens[:12]) for one in engine.transcribe(given)] == wanted
 
 
-@pytest.mark.processor
 @pytest.mark.filterwarnings("ignore")
 def test_a_prompt_around_an_image_begins_as_its_template_says(xformc: CommandLine, tmp_path: Path) -> None:
     pillow: Any = pytest.importorskip("PIL.Image")
