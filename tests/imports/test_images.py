@@ -13,6 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from tests.imports.foreign import FAMILIES, LLAMA, write_config, write_foreign
 from tests.imports.test_tokenizers import train_piece_model, write_byte_pairs
+from xformc.compiler.spec import load_spec
 from xformc.imports.images import image_numbers, read_images
 from xformc.runtime.engine import load
 from xformc.runtime.rows import pad
@@ -144,6 +145,12 @@ def test_what_a_preprocessor_leaves_out_is_as_in_transformers(
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(content))
     values = read_images(tmp_path)
     assert [list(image_numbers(values, name)) for name in ("mean", "deviation")] == numbers
+
+
+def test_a_processor_of_images_and_texts_has_the_pixels_in_a_part(tmp_path: Path) -> None:
+    content = {"processor_class": "LlavaProcessor", "image_processor": {"image_mean": [0.1], "image_std": [0.2]}}
+    (tmp_path / "processor_config.json").write_text(json.dumps(content))
+    assert [list(image_numbers(read_images(tmp_path), name)) for name in ("mean", "deviation")] == [[0.1], [0.2]]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -312,6 +319,16 @@ def test_a_prompt_around_an_image_begins_as_its_template_says(xformc: CommandLin
     (wanted,) = answers(origin, normal[None], [[begin, *first, *[PATCH] * 9, *last]])
     (hypothesis,) = json.loads(result.out)["hypotheses"]
     assert hypothesis["pieces"][: len(wanted)] == [tokenizer.id_to_token(one) or "" for one in wanted]
+
+
+@pytest.mark.parametrize("family", ["llava", "paligemma"])
+def test_what_a_generation_config_says_is_of_the_search(xformc: CommandLine, tmp_path: Path, family: str) -> None:
+    write_foreign(tmp_path / "model", FAMILIES[family])
+    said = {"max_new_tokens": 7, "suppress_tokens": [5], "num_beams": 3}
+    (tmp_path / "model" / "generation_config.json").write_text(json.dumps(said))
+    assert xformc("import", tmp_path / "model", "-o", tmp_path / "run").code == 0
+    decode = load_spec(tmp_path / "run" / "spec.yaml").decode
+    assert (decode.max_length.offset, [*decode.suppress_tokens], decode.beam_size) == (7, [5], 3)
 
 
 @pytest.mark.parametrize(("settings", "message"), [
