@@ -125,7 +125,7 @@ def _row(inputs: Mapping[str, Input], found: Mapping[str, Array], index: int) ->
     lengths: dict[str, int] = {}
     for name, item in inputs.items():
         if item.kind == "tokens":
-            lengths[name] = _filled(name, found[name][index], index)
+            lengths[name] = _filled(name, found[name][index], item.special.fill, index)
         elif item.kind == "vectors" and item.is_sequence:
             lengths[name] = int(found[f"{name}_lengths"][index])
     for name, length in lengths.items():
@@ -153,10 +153,10 @@ def _along(name: str, item: Input, array: Array, lengths: Mapping[str, int], ind
     return wanted
 
 
-def _filled(name: str, ids: Array, index: int) -> int:
-    length = int((ids != 0).sum())
-    if length == 0 or bool((ids[:length] == 0).any()):
-        raise UserError(f"row {index} of {name} must be one or more tokens, then padding (0) only")
+def _filled(name: str, ids: Array, fill: int, index: int) -> int:
+    length = int((ids != fill).sum())
+    if length == 0 or bool((ids[:length] == fill).any()):
+        raise UserError(f"row {index} of {name} must be one or more tokens, then padding ({fill}) only")
     return length
 
 

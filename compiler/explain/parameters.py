@@ -1,10 +1,7 @@
 """The parameters of a spec: paths, axes and counts."""
 
 from dataclasses import dataclass
-from math import prod
 
-from xformc.compiler.graph.graph import Parameter
-from xformc.compiler.ops.roundable import linear_axes
 from xformc.compiler.spec import Spec
 
 
@@ -34,24 +31,6 @@ def parameter_rows(spec: Spec) -> list[ParameterRow]:
         )
         for item in spec.graph().parameters
     ]
-
-
-def learned_numbers(spec: Spec) -> dict[str, int]:
-    """How many numbers training learns for each trained parameter: all of it, or its two factors of low rank.
-
-    Raises: SpecError.
-    """
-    graph, adapted = spec.graph(), spec.low_rank_weights()
-    axes = linear_axes(graph) if adapted else {}
-
-    def learned(item: Parameter) -> int:
-        if item.name not in adapted:
-            return item.count
-        assert spec.train.low_rank is not None
-        inputs = prod(item.type.sizes()[-axes[item.name] :])
-        return spec.train.low_rank.rank * (inputs + item.count // inputs)
-
-    return {item.name: learned(item) for item in graph.parameters if item.trained}
 
 
 def parameters_text(rows: list[ParameterRow]) -> str:

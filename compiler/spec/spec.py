@@ -4,10 +4,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import prod
 
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.graph.initialization import Initialization
-from xformc.compiler.ops.roundable import roundable
+from xformc.compiler.ops.roundable import linear_axes, roundable
 from xformc.compiler.results.kind import Declared
 from xformc.compiler.spec.alignment import chosen_attentions
 from xformc.compiler.spec.consistency import (
@@ -103,6 +104,20 @@ class Spec:
         """The weights that training changes by a product of low rank, by name. Raises: SpecError, as `graph` does."""
         section = self.train.low_rank
         return frozenset() if section is None else low_rank_weights(self.graph(), section, self._elaborated.paths)
+
+    def learned_numbers(self) -> dict[str, int]:
+        """How many numbers training learns for each trained parameter: all of it, or its two factors of low rank.
+
+        Raises: SpecError, as `graph` does.
+        """
+        found = {item.name: item for item in self.graph().parameters if item.trained}
+        numbers = {name: item.count for name, item in found.items()}
+        if self.train.low_rank is not None:
+            axes = linear_axes(self.graph())
+            for name in self.low_rank_weights():
+                inputs = prod(found[name].type.sizes()[-axes[name] :])
+                numbers[name] = self.train.low_rank.rank * (inputs + numbers[name] // inputs)
+        return numbers
 
     def learning_rates(self) -> dict[str, float]:
         """The parts of the schedule's rate that the recipe sets, by parameter. Raises: SpecError, as `graph` does."""

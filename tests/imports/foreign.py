@@ -359,6 +359,13 @@ FAMILIES = {
         "text_config": {**LLAMA, "model_type": "gemma", "head_dim": 4, "vocab_size": 120},
         "vision_config": {**SIGHT, "model_type": "siglip_vision_model"},
     },
+    "llava": {
+        "model_type": "llava",
+        "architectures": ["LlavaForConditionalGeneration"],
+        "image_token_index": 19,
+        "text_config": LLAMA,
+        "vision_config": {**SIGHT, "model_type": "clip_vision_model", "num_hidden_layers": 2},
+    },
 }
 """A small config of each shipped family."""
 

@@ -11,11 +11,16 @@ import torch
 from command_line import CommandLine, mistake
 from safetensors.numpy import load_file, save_file
 
+from tests.imports.foreign import FAMILIES, LLAMA, write_config, write_foreign
+from tests.imports.test_tokenizers import train_piece_model, write_byte_pairs
+from xformc.compiler.spec import load_spec
 from xformc.imports.images import image_numbers, read_images
 from xformc.runtime.engine import load
+from xformc.runtime.rows import pad
 from xformc.runtime.searching.search import search
 
 transformers: Any = pytest.importorskip("transformers")
+tokenizers: Any = pytest.importorskip("tokenizers")
 transformers.utils.logging.disable_progress_bar()
 
 SIZES = {
@@ -50,7 +55,11 @@ def save(folder: Path, kind: str, config: str = "", sizes: dict[str, Any] | None
     """A random model whose tokens, positions, biases and gains are random, too."""
     torch.manual_seed(0)
     named = getattr(transformers, config or f"{kind[:4].rstrip('F')}Config")
-    model = getattr(transformers, kind)(named(**(sizes or SIZES), id2label=LABELS))
+    return save_varied(folder, getattr(transformers, kind)(named(**(sizes or SIZES), id2label=LABELS)))
+
+
+def save_varied(folder: Path, model: Any) -> Any:
+    """The model, with biases and gains that are random, too."""
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1 or parameter.shape[0] == 1:
@@ -138,6 +147,12 @@ def test_what_a_preprocessor_leaves_out_is_as_in_transformers(
     assert [list(image_numbers(values, name)) for name in ("mean", "deviation")] == numbers
 
 
+def test_a_processor_of_images_and_texts_has_the_pixels_in_a_part(tmp_path: Path) -> None:
+    content = {"processor_class": "LlavaProcessor", "image_processor": {"image_mean": [0.1], "image_std": [0.2]}}
+    (tmp_path / "processor_config.json").write_text(json.dumps(content))
+    assert [list(image_numbers(read_images(tmp_path), name)) for name in ("mean", "deviation")] == [[0.1], [0.2]]
+
+
 @pytest.mark.filterwarnings("ignore")
 def test_what_a_preprocessor_asks_beyond_is_refused(xformc: CommandLine, tmp_path: Path) -> None:
     save(tmp_path / "model", "ViTForImageClassification")
@@ -181,12 +196,7 @@ def test_questions_about_images_are_answered_as_by_the_origin(xformc: CommandLin
     config = transformers.PaliGemmaConfig(
         vision_config=sight, text_config=words, projection_dim=32, hidden_size=32, **ids
     )
-    origin = transformers.PaliGemmaForConditionalGeneration(config).eval()
-    with torch.no_grad():
-        for parameter in origin.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.3)
-    origin.save_pretrained(folder)
+    origin = save_varied(folder, transformers.PaliGemmaForConditionalGeneration(config))
     for command in (
         ("import", folder, "-o", tmp_path / "run", "--replay"),
         ("build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable"),
@@ -206,3 +216,132 @@ def test_questions_about_images_are_answered_as_by_the_origin(xformc: CommandLin
         for ours, theirs in zip(found, wanted[:, text.shape[1] :].tolist(), strict=True):
             assert list(ours[0]) == theirs[: len(ours[0])]
             assert len(ours[0]) == 12 or ours[0][-1] == 1
+
+
+CLIP = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2}
+CLIP |= {"model_type": "clip_vision_model", "image_size": 12, "patch_size": 4, "initializer_range": 0.3}
+WORDS = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
+WORDS |= {"model_type": "llama", "num_key_value_heads": 2, "vocab_size": 320, "initializer_range": 0.3}
+PATCH, PAD = 318, 319
+LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
+LLAVA: dict[str, dict[str, Any]] = {
+    "llama": {"text_config": {**WORDS, "rope_parameters": LINEAR}},
+    "qwen2": {
+        "text_config": {**WORDS, "model_type": "qwen2", "tie_word_embeddings": True},
+        "vision_config": {**CLIP, "hidden_act": "gelu"},
+    },
+    "mistral": {
+        "text_config": {**WORDS, "model_type": "mistral", "sliding_window": None, "head_dim": 12},
+        "vision_feature_select_strategy": "full",
+        "vision_feature_layer": -1,
+    },
+}
+
+
+def save_llava(folder: Path, **settings: Any) -> Any:
+    torch.manual_seed(0)
+    parts = {"vision_config": CLIP, "text_config": WORDS, "image_token_index": PATCH, "pad_token_id": PAD, **settings}
+    return save_varied(folder, transformers.LlavaForConditionalGeneration(transformers.LlavaConfig(**parts)))
+
+
+def answers(origin: Any, pixels: torch.Tensor, prompts: list[list[int]]) -> list[list[int]]:
+    """What the origin writes after prompts of several lengths, greedily: 12 tokens, or up to its end."""
+    longest = max(map(len, prompts))
+    text = torch.tensor([[PAD] * (longest - len(prompt)) + prompt for prompt in prompts])
+    given = {"input_ids": text, "attention_mask": (text != PAD).long(), "pixel_values": pixels.permute(0, 3, 1, 2)}
+    found = origin.generate(**given, max_new_tokens=12, do_sample=False)[:, longest:].tolist()
+    return [one[: one.index(2) + 1] if 2 in one else one for one in found]
+
+
+@pytest.mark.parametrize("name", LLAVA)
+@pytest.mark.filterwarnings("ignore")
+def test_prompts_around_an_image_come_and_go(xformc: CommandLine, tmp_path: Path, name: str) -> None:
+    save_llava(tmp_path / "model", **LLAVA[name])
+    for command in (
+        ("import", tmp_path / "model", "-o", tmp_path / "run", "--replay"),
+        ("export", "hf", tmp_path / "run", "-o", tmp_path / "back", "--replay"),
+    ):
+        result = xformc(*command)
+        assert result.code == 0, result.err
+        assert "on 4 random images with questions" in result.out
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_prompts_of_several_lengths_around_an_image_are_answered_as_by_the_origin(
+    xformc: CommandLine, tmp_path: Path
+) -> None:
+    origin = save_llava(tmp_path / "model")
+    for command in (
+        ("import", tmp_path / "model", "-o", tmp_path / "run"),
+        ("build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable"),
+    ):
+        result = xformc(*command)
+        assert result.code == 0, result.err
+    engine, random = load(tmp_path / "engine", threads=1), np.random.default_rng(1)
+    pixels = torch.tensor(random.random((4, 12, 12, 3), np.float32))
+    before, questions = (
+        [random.integers(3, PATCH, length).tolist() for length in lengths] for lengths in ((1, 3, 2, 5), (4, 2, 7, 3))
+    )
+    before[1][1] = 0  # a token like any other
+    wanted = answers(origin, pixels, [[*one, *[PATCH] * 9, *two] for one, two in zip(before, questions, strict=True)])
+    given = {"image": pixels.numpy(), "before": pad(before, PAD), "question": pad(questions, PAD)}
+    assert [list(one[0].tokens[:12]) for one in engine.transcribe(given)] == wanted
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_prompt_around_an_image_begins_as_its_template_says(xformc: CommandLine, tmp_path: Path) -> None:
+    pillow: Any = pytest.importorskip("PIL.Image")
+    folder = tmp_path / "model"
+    origin = save_llava(folder)
+    write_preprocessor(folder)
+    tokenizer = tokenizers.Tokenizer.from_file(str(write_byte_pairs(folder / "tokenizer.json")))
+    tokenizer.add_special_tokens(["<s>"])
+    begin = tokenizer.token_to_id("<s>")
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="<s> $A", special_tokens=[("<s>", begin)]
+    )
+    tokenizer.save(str(folder / "tokenizer.json"))
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 12, 3), np.uint8)
+    pillow.fromarray(pixels).save(tmp_path / "one.png")
+    for command in (
+        ("import", folder, "-o", tmp_path / "run", "--replay"),
+        ("build", tmp_path / "run", "-o", tmp_path / "engine", "--target", "portable"),
+    ):
+        result = xformc(*command)
+        assert result.code == 0, result.err
+    prompt = {"before": "USER: ", "image": str(tmp_path / "one.png"), "question": "\nein Haus? ASSISTANT:"}
+    (tmp_path / "prompts.jsonl").write_text(json.dumps(prompt) + "\n")
+    options = ("--json", "--json-input", "--token-scores", "--input", tmp_path / "prompts.jsonl")
+    result = xformc("transcribe", tmp_path / "engine", *options)
+    assert result.code == 0, result.err
+    normal = torch.tensor((pixels.astype(np.float32) / 255 - [0.5, 0.4, 0.3]) / [0.2, 0.3, 0.25], dtype=torch.float32)
+    first, last = (tokenizer.encode(prompt[name], add_special_tokens=False).ids for name in ("before", "question"))
+    (wanted,) = answers(origin, normal[None], [[begin, *first, *[PATCH] * 9, *last]])
+    (hypothesis,) = json.loads(result.out)["hypotheses"]
+    assert hypothesis["pieces"][: len(wanted)] == [tokenizer.id_to_token(one) or "" for one in wanted]
+
+
+@pytest.mark.parametrize("family", ["llava", "paligemma"])
+def test_what_a_generation_config_says_is_of_the_search(xformc: CommandLine, tmp_path: Path, family: str) -> None:
+    write_foreign(tmp_path / "model", FAMILIES[family])
+    said = {"max_new_tokens": 7, "suppress_tokens": [5], "num_beams": 3}
+    (tmp_path / "model" / "generation_config.json").write_text(json.dumps(said))
+    assert xformc("import", tmp_path / "model", "-o", tmp_path / "run").code == 0
+    decode = load_spec(tmp_path / "run" / "spec.yaml").decode
+    assert (decode.max_length.offset, [*decode.suppress_tokens], decode.beam_size) == (7, [5], 3)
+
+
+@pytest.mark.parametrize(("settings", "message"), [
+    ({"text_config": {**LLAMA, "model_type": "mistral"}}, "text_config.sliding_window: 4096 must be 'null'"),
+    ({"vision_feature_layer": 1}, "vision_feature_layer: 1 must be '-1' or '-2'"),
+    ({"vision_feature_layer": [-1]}, "vision_feature_layer.0: -1 must be 'null'"),
+    ({}, "needs a tokenizer.json, whose template says how a prompt begins"),
+])  # fmt: skip
+def test_prompts_around_an_image_that_are_not_imported(
+    xformc: CommandLine, tmp_path: Path, settings: dict[str, Any], message: str
+) -> None:
+    write_foreign(tmp_path / "model", FAMILIES["llava"])
+    write_config(tmp_path / "model", {**FAMILIES["llava"], **settings})
+    train_piece_model(tmp_path / "model" / "tokenizer.model", unk_id=0, bos_id=1, eos_id=2, pad_id=-1)
+    assert message in mistake(xformc("import", tmp_path / "model", "-o", tmp_path / "run"))
+    assert not (tmp_path / "run").exists()

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from xformc.compiler.backends.torch.chunked_loss import chunk_rows
-from xformc.compiler.explain.parameters import learned_numbers
 from xformc.compiler.graph.graph import Graph
 from xformc.compiler.ops.roundable import linear_axes
 from xformc.compiler.pipeline import compile_training
@@ -220,7 +219,7 @@ def _state_numbers(spec: Spec, graph: Graph) -> int:
     optimizer = spec.train.optimizer
     matrices = linear_axes(graph) if optimizer.muon is not None else {}
     each = 1 if isinstance(optimizer.chosen, Lion) else 2
-    learned, adapted = learned_numbers(spec), spec.low_rank_weights()
+    learned, adapted = spec.learned_numbers(), spec.low_rank_weights()
     counts = [(1 if name in matrices else each + (name in adapted)) * count for name, count in learned.items()]
     return sum(counts) + (spec.train.ema is not None) * _trained(graph)
 

@@ -37,14 +37,14 @@ def check(
     path = find_spec(spec)
     from dataclasses import asdict
 
-    from xformc.compiler.explain.parameters import learned_numbers, parameter_rows, parameters_text
+    from xformc.compiler.explain.parameters import parameter_rows, parameters_text
     from xformc.compiler.pipeline import compile_engine
     from xformc.compiler.spec import load_spec
 
     checked = load_spec(path, settings or ())
     graph = compile_engine(checked).graph
     counts = _parameters_by_stage(graph)
-    total, learned = sum(counts.values()), sum(learned_numbers(checked).values())
+    total, learned = sum(counts.values()), sum(checked.learned_numbers().values())
     rows = parameter_rows(checked) if parameters else []
     if as_json:
         found = _as_json(checked.name, checked.task, dict(checked.sizes), counts, learned)

@@ -48,7 +48,7 @@ def write_tokenizer(source: Source, folder: Path, family: str) -> tuple[tuple[st
         return _piece_model(source, path, folder)
     if family == "marian" and files.keys() == SIDES.keys() and all(path.suffix == ".model" for path in files.values()):
         return _marian(files, folder), ()
-    return (), ("two tokenizers, which only Marian has: they are not written",)
+    return (), ("several tokenizers, of which only those of Marian are written: take that of the origin",)
 
 
 def _characters(path: Path, folder: Path) -> tuple[tuple[str, ...], Notes]:

@@ -17,6 +17,8 @@ from xformc.imports.sounds import MODELS, SOUND, read_sounds
 
 BATCH, LENGTH = 4, 128
 IMAGE_AXES = 3
+ABOUT_IMAGES, BEFORE = frozenset({"image", "question", "answer"}), "before"
+"""The inputs of questions about images, and that of a text before the image."""
 SOUND_SIZES = frozenset({"mels", "sound_positions", "window", "max_positions"})
 
 
@@ -44,7 +46,7 @@ def random_examples(folder: Path, spec: Spec) -> Examples:
         return _texts(spec, generator)
     if kinds == ["values"] and len(first.axes) == IMAGE_AXES:
         return _images(folder, first, generator)
-    if kinds == ["values", "tokens", "tokens"] and len(first.axes) == IMAGE_AXES and spec.written is not None:
+    if kinds[0] == "values" and len(first.axes) == IMAGE_AXES and spec.inputs.keys() - {BEFORE} == ABOUT_IMAGES:
         return _questions(folder, spec, generator)
     if first.rate is not None and [item.kind for item in others] == ["tokens"] and spec.sizes.keys() >= SOUND_SIZES:
         return _sounds(spec, generator)
@@ -93,23 +95,32 @@ def _images(folder: Path, item: Input, generator: torch.Generator) -> Examples:
 def _questions(folder: Path, spec: Spec, generator: torch.Generator) -> Examples:
     """Images, questions and answers; theirs are one text, in which a token for each patch stands for the image.
 
-    The first token of the answer is the last one of the question, given again, which theirs have once.
+    The first token of the answer is the last one of the question, given again, which theirs have once. With a text
+    before the image, all is read causally; else theirs have kinds of tokens, which say what sees each other.
     """
-    image, question, answer = spec.inputs.values()
-    images, patch = _images(folder, image, generator), read_config(folder).get("image_token_index")
+    config = read_config(folder)
+    images, patch = _images(folder, spec.inputs["image"], generator), config.get("image_token_index")
     if not isinstance(patch, int):
         raise UserError("config.json has no image_token_index, the token of a patch", place=str(folder))
-    asked, said = (_random_tokens(item, LENGTH // 4, generator) for item in (question, answer))
-    for tokens in (asked, said):
-        tokens[tokens == patch] = question.special.last
-    asked[:, -1] = said[:, 0] = question.special.last
-    patches = torch.full((BATCH, int(spec.sizes["patches"])), patch)
-    text = torch.cat((patches, asked, said[:, 1:]), 1)
-    before = patches.shape[1] + asked.shape[1]
-    kinds = (torch.arange(text.shape[1]) >= before).long().expand_as(text)
-    theirs = {**images.theirs, "input_ids": text, "token_type_ids": kinds, "attention_mask": torch.ones_like(text)}
+    last = spec.inputs["question"].special.last
+    texts = {
+        name: _random_tokens(item, LENGTH // 4, generator)
+        for name, item in spec.inputs.items()
+        if item.kind == "tokens"
+    }
+    for tokens in texts.values():
+        tokens[tokens == patch] = last
+    asked, said = texts["question"], texts["answer"]
+    asked[:, -1] = said[:, 0] = last
+    shown = int(spec.sizes["patches"]) + (config.get("vision_feature_select_strategy") == "full")  # the class token
+    first = [texts[BEFORE]] if BEFORE in texts else []
+    text = torch.cat((*first, torch.full((BATCH, shown), patch), asked, said[:, 1:]), 1)
+    read = text.shape[1] - said.shape[1] + 1
+    theirs = {**images.theirs, "input_ids": text, "attention_mask": torch.ones_like(text)}
+    if not first:
+        theirs["token_type_ids"] = (torch.arange(text.shape[1]) >= read).long().expand_as(text)
     words = f"{images.words} with questions and {said.numel()} random tokens"
-    return Examples(words, (*images.ours, asked, said), theirs, read=before - 1)
+    return Examples(words, (*images.ours, *texts.values()), theirs, read=read - 1)
 
 
 def _sounds(spec: Spec, generator: torch.Generator) -> Examples:

@@ -9,7 +9,7 @@ from xformc.compiler.spec.tree import Scalar
 from xformc.errors import UserError
 from xformc.imports.json_file import read_json
 
-PREPROCESSOR = "preprocessor_config.json"
+PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 MAX_BYTES = 1 << 20
 IMAGES = "images."
 FIELDS = {"mean": "image_mean", "deviation": "image_std"}
@@ -25,11 +25,7 @@ def read_images(folder: Path) -> dict[str, Scalar]:
 
     Raises: UserError for numbers that are none, or if pixels are not divided by 255.
     """
-    path = folder / PREPROCESSOR
-    if not path.is_file():
-        return {}
-    found = read_json(path, MAX_BYTES, "a config", lambda content: content)
-    content: Mapping[str, object] = cast(Mapping[str, object], found) if isinstance(found, dict) else {}
+    path, content = read_preprocessor(folder, "image_processor")
     if not content.keys() & OF_IMAGES:
         return {}
     factor = content.get("rescale_factor", 1 / 255)
@@ -42,6 +38,21 @@ def read_images(folder: Path) -> dict[str, Scalar]:
     for name, key in FIELDS.items():
         values |= {f"{IMAGES}{name}.{index}": one for index, one in enumerate(_numbers(content, key, path))}
     return values
+
+
+def read_preprocessor(folder: Path, part: str) -> tuple[Path, Mapping[str, object]]:
+    """The file that says what is done to an input, and what it says; nothing if there is none.
+
+    It is preprocessor_config.json or, of models of several kinds of inputs since transformers 5, a part of
+    processor_config.json. Raises: UserError for a file that is no JSON.
+    """
+    path = next((folder / name for name in (PREPROCESSOR, PROCESSOR) if (folder / name).is_file()), folder)
+    found = read_json(path, MAX_BYTES, "a config", lambda content: content) if path.is_file() else {}
+    content = cast(Mapping[str, object], found) if isinstance(found, dict) else {}
+    if path.name == PROCESSOR:
+        inner = content.get(part)
+        content = cast(Mapping[str, object], inner) if isinstance(inner, dict) else {}
+    return path, content
 
 
 def preprocessor_of(values: Mapping[str, Scalar], height: int) -> dict[str, object]:

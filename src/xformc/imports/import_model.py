@@ -84,6 +84,9 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
         if origin.templated and _continues(filled.get("decode")):
             first = tokenizer.first()
             special["begin"] = NONE if first is None else first
+    begins = _begins(filled)
+    if tokenizer is not None and begins:
+        tokenizer = tokenizer.in_parts(begins)
     text = write_yaml({"name": _name(source), **_with_settings(filled, config.values)})
     spec = _checked(text, place)
     shapes = graph_shapes(spec.graph())
@@ -176,6 +179,19 @@ def _predicting(filled: dict[str, Plain], values: Mapping[str, Scalar]) -> None:
 def _continues(decode: object) -> bool:
     """Whether these settings of a table are a language model's: a preset, but no beam."""
     return isinstance(decode, dict) and "preset" in decode and "beam_size" not in decode
+
+
+def _begins(filled: dict[str, Plain]) -> dict[str, bool]:
+    """Of a table whose prompts are in parts, whether a prompt begins with this input of tokens; else none.
+
+    A part has no end and special tokens of its own.
+    """
+    inputs = filled.get("inputs", {})
+    assert isinstance(inputs, dict)
+    own = {name: item for name, item in inputs.items() if isinstance(item, dict) and "special_tokens" in item}
+    parts = {name: item["special_tokens"] for name, item in own.items() if item.get("ends") is False}
+    first = {name for name, special in parts.items() if isinstance(special, dict) and special.get("begin") != NONE}
+    return {name: name in first for name in own} if parts else {}
 
 
 def _name(source: Path) -> str:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -100,6 +100,20 @@ class ForeignTokenizer:
         except (ValueError, RecursionError):  # open_tokenizers says so
             content = None
         return cast(dict[str, object], content) if isinstance(content, dict) else {}
+
+    def in_parts(self, begins: Mapping[str, bool]) -> "ForeignTokenizer":
+        """The tokenizer of a prompt in parts: a tokenizer.json of each input by name, without the template unless the
+        prompt begins there.
+
+        Raises: UserError without a tokenizer.json.
+        """
+        whole = self._json()
+        if not whole:
+            hint = "save the tokenizer with transformers, which writes one"
+            raise UserError(f"needs a {JSON}, whose template says how a prompt begins", hint=hint)
+        parts = {name: whole if first else {**whole, "post_processor": None} for name, first in begins.items()}
+        files = {f"{name}.json": json.dumps(part, ensure_ascii=False).encode() for name, part in parts.items()}
+        return replace(self, files=files, beside=self._content)
 
     def write(self, folder: Path) -> None:
         """Write the files into a run."""
