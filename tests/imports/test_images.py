@@ -218,10 +218,14 @@ def test_questions_about_images_are_answered_as_by_the_origin(xformc: CommandLin
             assert len(ours[0]) == 12 or ours[0][-1] == 1
 
 
-CLIP = {"hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2}
-CLIP |= {"model_type": "clip_vision_model", "image_size": 12, "patch_size": 4, "initializer_range": 0.3}
-WORDS = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4}
-WORDS |= {"model_type": "llama", "num_key_value_heads": 2, "vocab_size": 320, "initializer_range": 0.3}
+CLIP: dict[str, Any] = {
+    "hidden_size": 24, "intermediate_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2,
+    "model_type": "clip_vision_model", "image_size": 12, "patch_size": 4, "initializer_range": 0.3,
+}  # fmt: skip
+WORDS: dict[str, Any] = {
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "model_type": "llama", "num_key_value_heads": 2, "vocab_size": 320, "initializer_range": 0.3,
+}  # fmt: skip
 PATCH, PAD = 318, 319
 LINEAR = {"rope_type": "linear", "factor": 2.0, "rope_theta": 1e4}
 LLAVA: dict[str, dict[str, Any]] = {

@@ -47,7 +47,7 @@ def _write(
     engine = folder / task
     engine.mkdir(parents=True)
     size = train_tokenizer(engine / "tokenizer.model")
-    results = more.get("results") or written(texts[-1], size)
+    results: Mapping[str, Mapping[str, Any]] = more.get("results") or written(texts[-1], size)
     labels = len(results["labels"]["labels"]) if "labels" in results else 0
     given = f"labels {labels} {outputs[0]}\noutputs probabilities" if labels else "outputs " + " ".join(outputs)
     (engine / "model.onnx").write_text(f"inputs {' '.join(inputs)}\n{given}\n")

@@ -17,7 +17,7 @@ from xformc.imports.sounds import MODELS, SOUND, read_sounds
 
 BATCH, LENGTH = 4, 128
 IMAGE_AXES = 3
-ABOUT_IMAGES, BEFORE = frozenset({"image", "question", "answer"}), "before"
+ABOUT_IMAGES, BEFORE = {"image", "question", "answer"}, "before"
 """The inputs of questions about images, and that of a text before the image."""
 SOUND_SIZES = frozenset({"mels", "sound_positions", "window", "max_positions"})
 

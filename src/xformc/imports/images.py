@@ -47,12 +47,13 @@ def read_preprocessor(folder: Path, part: str) -> tuple[Path, Mapping[str, objec
     processor_config.json. Raises: UserError for a file that is no JSON.
     """
     path = next((folder / name for name in (PREPROCESSOR, PROCESSOR) if (folder / name).is_file()), folder)
-    found = read_json(path, MAX_BYTES, "a config", lambda content: content) if path.is_file() else {}
-    content = cast(Mapping[str, object], found) if isinstance(found, dict) else {}
-    if path.name == PROCESSOR:
-        inner = content.get(part)
-        content = cast(Mapping[str, object], inner) if isinstance(inner, dict) else {}
-    return path, content
+    found: object = read_json(path, MAX_BYTES, "a config", lambda content: content) if path.is_file() else None
+    content = _section(found)
+    return path, _section(content.get(part)) if path.name == PROCESSOR else content
+
+
+def _section(found: object) -> Mapping[str, object]:
+    return cast(Mapping[str, object], found) if isinstance(found, dict) else {}
 
 
 def preprocessor_of(values: Mapping[str, Scalar], height: int) -> dict[str, object]:
