@@ -6,7 +6,7 @@ python -m native.engines FOLDER
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tiny_engine import DEFAULTS, labelled, text_input, train_tokenizer, write_manifest, written
 
@@ -47,7 +47,7 @@ def _write(
     engine = folder / task
     engine.mkdir(parents=True)
     size = train_tokenizer(engine / "tokenizer.model")
-    results: Mapping[str, Mapping[str, Any]] = more.get("results") or written(texts[-1], size)
+    results = cast(Mapping[str, Mapping[str, Any]], more.get("results") or written(texts[-1], size))
     labels = len(results["labels"]["labels"]) if "labels" in results else 0
     given = f"labels {labels} {outputs[0]}\noutputs probabilities" if labels else "outputs " + " ".join(outputs)
     (engine / "model.onnx").write_text(f"inputs {' '.join(inputs)}\n{given}\n")
