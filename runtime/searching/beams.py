@@ -14,7 +14,7 @@ from xformc.format.manifest import Manifest, SearchOptions
 from xformc.format.names import BEAMS
 from xformc.runtime.each import Asked, stack_options, values_of
 from xformc.runtime.generation.generate import Continuation, Prompt, added_text, prompts_with_own
-from xformc.runtime.generation.sampling import MAX_NEW_TOKENS, SampleArguments
+from xformc.runtime.generation.sampling import MAX_NEW_TOKENS, PromptArguments, SampleArguments
 from xformc.runtime.job import Job
 from xformc.runtime.options import (
     BeamArguments,
@@ -22,6 +22,7 @@ from xformc.runtime.options import (
     FilterArguments,
     arrays,
     checked_integer,
+    refuse_unknown,
     resolve_options,
 )
 from xformc.runtime.rows import pad
@@ -37,8 +38,10 @@ LIMIT = "max_length_offset"
 def searches(arguments: Mapping[str, Any], seed: object) -> bool:
     """Return whether a call searches, because it says how wide.
 
-    Raises: UserError for an option of a search without it, and for one of sampling beside it.
+    Raises: UserError for an option of a search without it, and for one of sampling beside it; TypeError for an option
+    that neither has.
     """
+    refuse_unknown("generation", arguments, PromptArguments.__annotations__)
     given = {name for name, value in arguments.items() if value is not None}
     if "beam_size" not in given:
         if idle := [name for name in BeamArguments.__annotations__ if name in given]:

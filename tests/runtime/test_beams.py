@@ -103,6 +103,11 @@ def test_options_without_effect_and_wrong_ones_are_refused(
     assert message in str(caught.value)
 
 
+def test_a_misspelled_option_of_a_search_is_named(engine: Engine) -> None:
+    with pytest.raises(TypeError, match=r"unknown generation options: beam; .*; did you mean 'beam_size'"):
+        engine.generate(["one"], beam=4)  # type: ignore[call-arg]
+
+
 def test_engines_without_the_model_say_so(engine: Engine) -> None:
     files = {name: record for name, record in engine.manifest.files.items() if name != "beams.onnx"}
     other = replace(engine, manifest=replace(engine.manifest, files=files))

@@ -124,7 +124,7 @@ def test_generate_refuses_options_out_of_range(language_model: Engine, arguments
 
 
 def test_generate_refuses_an_unknown_option(language_model: Engine) -> None:
-    with pytest.raises(TypeError, match=r"unknown sampling options: temprature; .*; did you mean 'temperature'"):
+    with pytest.raises(TypeError, match=r"unknown generation options: temprature; .*; did you mean 'temperature'"):
         language_model.generate(["one"], temprature=4)  # pyright: ignore[reportCallIssue]
 
 
