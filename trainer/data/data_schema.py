@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from xformc.compiler.results.kind import KINDS, target_of
 from xformc.compiler.spec import Spec
@@ -14,6 +15,7 @@ from xformc.runtime.media.reader import suffixes_of
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.splits import TABLES
 from xformc.trainer.data.targets.target import TARGETS, Target
+from xformc.trainer.data.text_files import Complete, is_example, is_full
 
 SIMILAR = "_similar"
 """The ending of the column that holds the second of each pair of inputs."""
@@ -97,6 +99,17 @@ class DataSchema:
             return (*given, COLUMN) if self.labelled else given
         second = tuple(f"{name}{SIMILAR}" for name in given) if self.paired else ()
         return (*given, *second, *(item.name for item in self.targets if not TARGETS[item.kind].paired))
+
+    @property
+    def complete(self) -> Complete:
+        """Which lines of text are examples. A text may be empty beside other inputs, as its end token; not the texts
+        of which each word has a label, nor those of pairs, of translations and of objectives."""
+        named = not self.declared and (self.positions is not None or not self.labelled)
+        if named or self.words or self.paired or self.objective is not None:
+            return is_full
+        given = [name for name in self.columns if name in self.inputs and name != self.written]
+        ends = {name for name in given if name in self.texts and self.special[name].ends}
+        return partial(is_example, given=given, empty=ends)
 
     @property
     def suffixes(self) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from xformc.trainer.data.shards.reader import Prepared, is_prepared, prepared_fi
 from xformc.trainer.data.splits import CorpusFiles, Files, find_files, find_pairs, suffix_of
 from xformc.trainer.data.subword_sampling import check_sampled
 from xformc.trainer.data.text_examples import encode_texts, load_for, train_on
-from xformc.trainer.data.text_files import Complete, Texts, is_full, read_texts
+from xformc.trainer.data.text_files import Texts, read_texts
 from xformc.trainer.data.vocabulary import Tokenizer, train_tokenizer
 
 Split = Texts | Arrays
@@ -141,14 +141,11 @@ def describe_corpus(corpus: Corpus, encoded: EncodedCorpus) -> Iterator[str]:
         yield f"{name}: {len(examples):,} examples" + (f" (dropped: {reasons})" if reasons else "")
 
 
-def read_split(files: Files, schema: DataSchema, complete: Complete = is_full) -> Split:
-    """Read one split, of which only `complete` lines of text are kept.
-
-    Raises: UserError as `read_texts`, `read_files` and `read_arrays`.
-    """
+def read_split(files: Files, schema: DataSchema) -> Split:
+    """Read one split. Raises: UserError as `read_texts`, `read_files` and `read_arrays`."""
     if suffix_of(files[0]) == "npz":
         return read_arrays(files[0])
-    texts = read_texts(files, schema.columns, complete)
+    texts = read_texts(files, schema.columns, schema.complete)
     return read_files(texts, schema.file_columns) if schema.files else texts
 
 

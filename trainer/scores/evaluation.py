@@ -23,7 +23,7 @@ from xformc.trainer.data.file_columns import read_files
 from xformc.trainer.data.label_names import COLUMN
 from xformc.trainer.data.npz import Arrays, read_arrays
 from xformc.trainer.data.splits import suffix_of
-from xformc.trainer.data.text_files import Complete, Texts, is_example, is_full, read_rows, read_texts
+from xformc.trainer.data.text_files import Complete, Texts, is_example, read_rows, read_texts
 from xformc.trainer.scores.brackets import bracket_measures
 from xformc.trainer.scores.label_scores import score_labels
 from xformc.trainer.scores.metrics import Measure, make_bleu, name_width, translation_measures
@@ -212,8 +212,7 @@ def _read_results(files: Sequence[Path], manifest: Manifest, options: ScoreOptio
     if suffix_of(path) not in schema.suffixes:
         wanted = " or ".join(f".{suffix}" for suffix in schema.suffixes)
         raise UserError(f"{manifest.name} is evaluated on a {wanted} file", place=str(path))
-    paired = schema.paired or schema.objective is not None
-    return read_split((path,), schema, is_full if paired else _complete(manifest))
+    return read_split((path,), schema)
 
 
 def _score_results(engine: Path, data: Data, options: ScoreOptions, watch: Watch) -> Scores:
@@ -227,7 +226,7 @@ def _score_results(engine: Path, data: Data, options: ScoreOptions, watch: Watch
 
 
 def _complete(manifest: Manifest) -> Complete:
-    """A text may be empty beside other inputs: then it is its end token. Words have none."""
+    """As `DataSchema.complete`, of an engine that gives labels."""
     ends = {name for name, item in manifest.given.items() if item.kind == "tokens" and item.special.ends}
     return partial(is_example, given=list(manifest.given), empty=set[str]() if manifest.labels_words else ends)
 

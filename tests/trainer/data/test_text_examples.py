@@ -135,6 +135,18 @@ def test_describe_corpus_counts_what_was_left_out(tmp_path: Path) -> None:
     ]
 
 
+def test_a_text_may_be_empty_beside_another(tmp_path: Path) -> None:
+    """As in prediction; a label may not, nor may all texts."""
+    for name in ("train.tsv", "valid.tsv"):
+        (tmp_path / name).write_text("a b\t\tyes\n\tb\tno\n\t\tno\na\tb\t\n", encoding="utf-8")
+    wanted = schema("classification", "premise", "hypothesis", longest=9)
+    corpus = read_corpus(find_corpus(tmp_path, wanted), wanted)
+    assert isinstance(corpus.train, Texts) and corpus.train.lines == [1, 2] and corpus.train.empty == 2
+    examples = encode_texts(corpus.train, wanted, train_on(corpus.train, wanted, WORDS), ("no", "yes"))
+    inputs = only(examples).inputs
+    assert [int(inputs["hypothesis"][0].sum()), int(inputs["premise"][1].sum())] == [3, 3]  # the end tokens
+
+
 @pytest.mark.parametrize(
     ("name", "line"), [("classification", "a b c d\tno\n"), ("tagging", "a b c d e\tno no no no no\n")]
 )
