@@ -80,7 +80,7 @@ def values_of(
             if shared:
                 raise UserError(f"{shared[0]} is one number for all texts", hint="give it beside the texts")
             if given:
-                manifest.require(TAKES_OPTIONS_BY_TEXT)
+                manifest.require(TAKES_OPTIONS_BY_TEXT, ", ".join(given))
             return own_values(resolve(given)) if given else {}
         except UserError as error:
             error.place = error.place or f"line {line}"

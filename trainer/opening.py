@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 
 from xformc.compiler.spec import Spec
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.trainer.data.added_symbols import with_symbols
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import (
@@ -62,19 +62,17 @@ def check_options(spec: Spec, options: Options) -> None:
 
 def check_sharded(spec: Spec, *, shard: bool) -> None:
     """Raises: UserError for parts of a recipe that exclude each other, or shards."""
-    low_rank = spec.train.low_rank is not None
-    if low_rank and spec.train.optimizer.muon is not None:
-        raise UserError("train.optimizer: muon and train.low_rank exclude each other", hint="choose adamw")
-    if low_rank and shard:
-        raise UserError("--shard and train.low_rank exclude each other", hint="leave one of them out")
+    low_rank = {"train.low_rank": spec.train.low_rank}
+    refuse_together({"train.optimizer: muon": spec.train.optimizer.muon, **low_rank}, hint="choose adamw")
+    refuse_together({"--shard": shard, **low_rank})
 
 
 def check_special(spec: Spec, schema: DataSchema, corpus: Corpus, options: Options) -> None:
     """Raises: UserError for special tokens, or a tokenizer, that the data does not have."""
     prepared = isinstance(corpus.train, Prepared)
     fixed = schema.objective is not None or not reads_text(corpus.valid, schema)
-    if options.tokenizer is not None and options.start is not None:
-        raise UserError("--tokenizer and --start exclude each other", hint="--start brings the tokenizers of its run")
+    given = {"--tokenizer": options.tokenizer, "--start": options.start}
+    refuse_together(given, hint="--start brings the tokenizers of its run")
     if options.tokenizer is not None and (fixed or prepared):
         message = "--tokenizer: examples of an objective, prepared data and arrays have vocabularies of their own"
         raise UserError(message, hint="give the data as text, without an objective")

@@ -54,7 +54,8 @@ def speculation(manifest: Manifest, draft: tuple[Manifest, Session] | str, token
 
 
 def _require_same_vocabulary(manifest: Manifest, draft: Manifest) -> None:
-    draft.require(STREAMS)
+    if not draft.can(STREAMS):
+        raise UserError(f"the draft {STREAMS.lacking.format(draft.name)}", hint=STREAMS.hint)
     (own, its), hint = (_vocabulary(one) for one in (manifest, draft)), "train the draft with the same tokenizer"
     if own != its:
         raise UserError(f"the draft {draft.name} has another vocabulary than {manifest.name}", hint=hint)

@@ -49,7 +49,7 @@ from xformc.commands.shortlist import shortlist
 from xformc.commands.train import average, train
 from xformc.commands.transcribe import transcribe
 from xformc.commands.translate import translate
-from xformc.errors import UserError
+from xformc.errors import UserError, refuse_together
 from xformc.extras import missing_extra
 from xformc.terminal import set_verbosity
 
@@ -211,8 +211,7 @@ def _with_shared(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run(*args: Any, quiet: bool, verbose: bool, **arguments: Any) -> None:
-        if quiet and verbose:
-            raise UserError("--quiet and --verbose exclude each other", hint="leave one of them out")
+        refuse_together({"--quiet": quiet, "--verbose": verbose})
         set_verbosity(quiet=quiet, verbose=verbose)
         _check_output(**arguments)
         command(*args, **arguments)

@@ -19,12 +19,12 @@ class UserError(Exception):
         return f"{where}{self.message}{advice}"
 
 
-def refuse_together(given: Mapping[str, object]) -> None:
+def refuse_together(given: Mapping[str, object], hint: str | None = None) -> None:
     """Raises: UserError if several of these arguments, by name, are given; None and False are not."""
     there = [name for name, value in given.items() if value is not None and value is not False]
     if len(there) > 1:
         which = "one" if len(there) == 2 else "all but one"
-        raise UserError(f"{' and '.join(there)} exclude each other", hint=f"leave {which} of them out")
+        raise UserError(f"{' and '.join(there)} exclude each other", hint=hint or f"leave {which} of them out")
 
 
 def suggest(word: str, known: Iterable[str]) -> str | None:

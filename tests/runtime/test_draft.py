@@ -130,7 +130,7 @@ def test_a_draft_that_does_not_fit_is_refused(folder: Path, tmp_path: Path) -> N
             engine.generate(["a"], draft="lookup", draft_tokens=0)
         with pytest.raises(UserError, match="draft_tokens has no effect without a draft"):
             engine.generate(["a"], draft_tokens=2)
-        with pytest.raises(UserError, match="copy has no streams of tokens"):
+        with pytest.raises(UserError, match="the draft copy has no streams of tokens"):
             engine.generate(["a"], draft=load(tiny_engine.make_engine(tmp_path / "copy")))
         older = shutil.copytree(built(folder, "attention", "cpu"), tmp_path / "older")
         (older / "check.onnx").unlink()

@@ -27,7 +27,6 @@ from xformc.format.operators import DOMAIN
 
 SEQUENCE, WHILE = "Sequence", "While"
 _JOINED = frozenset({SEQUENCE, WHILE})
-"""Engines of the operators' versions 19 to 22 have the last two instead."""
 _NONE = -1
 """The number of an input that is left out."""
 MOST_KERNELS = 8

@@ -32,10 +32,10 @@ from xformc.format.manifest import SearchOptions
 from xformc.format.reader import read_manifest
 from xformc.runtime.engine import load
 from xformc.runtime.generation.generate import Continuation
-from xformc.runtime.generation.sampling import PromptArguments, SampleArguments
+from xformc.runtime.generation.sampling import PromptArguments
 from xformc.runtime.methods.loaded import check_method
 from xformc.runtime.options import BeamArguments
-from xformc.runtime.searching.beams import resolve_beams, searches
+from xformc.runtime.searching.beams import resolve_beams, sampling_alone, searches
 from xformc.runtime.searching.translate import rounded
 from xformc.runtime.stream import MAX_BATCH_TOKENS
 
@@ -108,9 +108,9 @@ def generate(
     streamed = sampled and streams(stream, manifest, output, as_json=as_json)
     pace, waiting = choose_pace(prompts, window, 1 if streamed else workers, threads), deque[str]()
     beams = cast(BeamArguments, {name: options[name] for name in BeamArguments.__annotations__})
-    sampling = cast(SampleArguments, {name: options[name] for name in SampleArguments.__annotations__})
+    sampling = sampling_alone(options)
     check_method(manifest, "generate", "generate")
-    searched = searches({**options}, seed)
+    searched = searches(options, seed)
     shown = resolve_beams(manifest, beams) if searched else None
 
     def remembered(lines: Iterator[str]) -> Iterator[str]:

@@ -59,7 +59,7 @@ def report(
     """
     if measure is None and output is not None:
         raise UserError("--output is a plot of measurements", hint="add --measure 4096")
-    refuse_together({"--length": length, "--measure": measure})
+    refuse_together({"--length": length, "--measure": measure}, hint="leave out --length")
     path = find_spec(spec)
     given = {"--gpus": gpus, "--gpu": gpu, "--batch-tokens": batch_tokens, "--mfu": mfu, "--price": price}
     idle = [name for name, value in {**given, "--shard": shard or None}.items() if value is not None]

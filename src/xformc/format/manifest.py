@@ -173,10 +173,11 @@ class Manifest:
         """Whether the engine has an ability."""
         return ability.control in self.controls or any(self.files.keys() >= models for models in ability.models)
 
-    def require(self, ability: Ability) -> None:
-        """Raises: UserError for an engine without an ability."""
+    def require(self, ability: Ability, wanted: str = "") -> None:
+        """Raises: UserError for an engine without an ability, for which something is `wanted`."""
         if not self.can(ability):
-            raise UserError(ability.lacking.format(self.name), hint=ability.hint)
+            message = ability.lacking.format(self.name)
+            raise UserError(f"{message}: {wanted}" if wanted else message, hint=ability.hint)
 
     @property
     def labels_words(self) -> bool:

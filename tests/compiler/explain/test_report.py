@@ -250,7 +250,7 @@ def test_measure_prints_a_line_for_each_length(xformc: CommandLine, written: Cal
     ("arguments", "message"),
     [
         (["--out", "plot.svg"], "--output is a plot of measurements\nhint: add --measure 4096"),
-        (["--measure", "64", "--length", "8"], "--length and --measure exclude each other\nhint: leave one of them"),
+        (["--measure", "64", "--length", "8"], "--length and --measure exclude each other\nhint: leave out --length"),
         (["--measure", "64", "--out", "plot.gif"], "plot.gif: a picture's name says its format"),
     ],
 )
