@@ -21,6 +21,7 @@ from xformc.compiler.backends.onnx.initializers import (
 )
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.certify.cache_stages import cache_stages
+from xformc.compiler.certify.models_stage import models_stage
 from xformc.compiler.certify.product_stages import agreement, product_stages
 from xformc.compiler.certify.result_stages import result_stages
 from xformc.compiler.certify.stages import STAGES
@@ -106,7 +107,12 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     _check_precisions(folder / MODEL, precision)
     _check_caches(folder / MODEL, manifest.caches)
     scales = _input_scales(folder / MODEL, precision, program.graph, calibrated=manifest.calibration is not None)
-    return certify(Subject(program, module, folder, scales), progress)
+    subject = Subject(program, module, folder, scales)
+    certificate = certify(subject, progress)
+    if not certificate.passed:
+        return certificate
+    progress("compare models")
+    return certificate.with_stage(models_stage(subject))
 
 
 def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:

@@ -137,6 +137,12 @@ class Subject:
             yield subject
 
     @contextmanager
+    def rewritten(self) -> Generator["Subject"]:
+        """The subject with a temporary engine of the same program and weights."""
+        with self._written() as subject:
+            yield subject
+
+    @contextmanager
     def _written(self, **changes: Any) -> Generator["Subject"]:
         """The subject with these changes and a temporary engine."""
         with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:

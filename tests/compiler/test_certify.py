@@ -40,7 +40,7 @@ def test_build_certifies_and_verify_repeats_it(tiny_spec: Spec, tmp_path: Path, 
     built = build_engine(tiny_spec, None, None, target, tmp_path / "engine")
     assert built.passed and [stage.name for stage in built.stages] == STAGES
     verified = verify_engine(tmp_path / "engine")
-    assert verified.passed and [stage.name for stage in verified.stages] == STAGES
+    assert verified.passed and [stage.name for stage in verified.stages] == [*STAGES, "models"]
     written = json.loads((tmp_path / "engine" / "certificate.json").read_text())
     assert written["passed"] and [stage["name"] for stage in written["stages"]] == STAGES
     assert all(stage["value"] <= stage["bound"] for stage in written["stages"])
@@ -98,6 +98,32 @@ def test_verify_sees_faults_beside_an_int8_search(tiny_spec: Spec, tmp_path: Pat
     stored.CopyFrom(onnx.numpy_helper.from_array(-2 * onnx.numpy_helper.to_array(stored), stored.name))
     onnx.save(model, folder / file)
     assert failed(folder) == ["texts"]
+
+
+def test_verify_sees_what_no_stage_of_a_quantized_engine_computes(tiny_spec: Spec, tmp_path: Path) -> None:
+    """A search with other than its defaults is checked on a model in float32."""
+    folder = tmp_path / "engine"
+    assert build_engine(tiny_spec, None, None, "portable", folder, rounding=Rounding("int8")).passed
+    assert failed(folder) == []
+    model = onnx.load(folder / "model.onnx")
+    node = next(
+        node for name, graph in branches(model.graph) if name == "then_branch" for node in graph.node
+        if node.op_type == "Exp"
+    )  # fmt: skip
+    node.op_type = "Identity"
+    onnx.save(model, folder / "model.onnx")
+    assert failed(folder) == ["models"]
+    last = verify_engine(folder).stages[-1]
+    assert last.value == 1
+    assert last.detail == f"(model.onnx: the node of {node.output[0]} (Identity))"
+
+
+def test_verify_sees_a_model_that_the_compiler_would_not_write(tiny_spec: Spec, tmp_path: Path) -> None:
+    folder = tmp_path / "engine"
+    assert build_engine(tiny_spec, None, None, "portable", folder).passed
+    (folder / "beams.onnx").write_bytes((folder / "samples.onnx").read_bytes())
+    assert failed(folder) == ["models"]
+    assert verify_engine(folder).stages[-1].detail == "(beams.onnx: the compiler writes no such file)"
 
 
 def branches(graph: Any) -> Iterator[tuple[str, Any]]:

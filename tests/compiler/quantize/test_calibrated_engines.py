@@ -15,6 +15,7 @@ from tests.calibration import probe_examples
 from tests.compiler.conftest import TINY
 from tests.small_specs import small
 from tests.task_specs import LANGUAGE_MODEL, write_task
+from tests.verified import assert_repeats
 from xformc.compiler.backends.onnx.initializers import _tensors, read_input_scales
 from xformc.compiler.build import Rounding, build_engine
 from xformc.compiler.certify import Certificate, verify_engine
@@ -68,8 +69,7 @@ def test_products_are_certified_as_they_are_and_verify_repeats_it(built, precisi
     assert [stage.name for stage in certificate.stages] == [*SEARCH, precision, "results", "alone"]
     product = next(stage for stage in certificate.stages if stage.name == precision)
     assert product.value < 1e-6, "the same numbers, rounded the same"
-    verified = verify_engine(folder)
-    assert [(stage.name, stage.value) for stage in verified.stages] == [(s.name, s.value) for s in certificate.stages]
+    assert_repeats(folder, certificate)
     manifest = read_manifest(folder)
     assert (manifest.precision, manifest.calibration) == (precision, Calibration("mse", 4))
 
