@@ -66,9 +66,10 @@ class Scan {
     return size_[place] < most_ ? -INFINITY : logit_[place * most_ + most_ - 1];
   }
 
-  float reached(int64_t row) const {
+  // A number that the best `count` logits of a row all reach; `count` is at most `most`.
+  float reached_by(int64_t row, int64_t count) const {
     const Ranking<int64_t> all = best(row);
-    return all.size() < most_ ? -INFINITY : all[most_ - 1].first;
+    return all.size() < count ? -INFINITY : all[count - 1].first;
   }
 
   // The best tokens of a scanned row.
@@ -156,6 +157,9 @@ class Continuations {
 
   int64_t rows() const { return times(batch, beam); }
 
+  // How many of the best tokens of a row hold its continuations, whatever other rows edit.
+  int64_t most_of(int64_t row) const { return most_of_.empty() ? most : most_of_[static_cast<size_t>(row)]; }
+
   // Writes those of a sentence, of the best tokens and the normalizers of its rows: `most` tokens of each.
   // `logit_of(row, token)` is the logit of a token that is asked for.
   template <typename Rows, typename Logit>
@@ -165,7 +169,7 @@ class Continuations {
   }
 
   int64_t count;  // how many continuations each sentence has
-  int64_t most;   // how many of the best tokens of a row hold its continuations, whatever is edited
+  int64_t most;   // how many of the best tokens of any row hold its continuations, whatever is edited
   int64_t batch, beam;
   Automaton automaton;  // which tokens may follow a row, but for forced ones
 
@@ -323,20 +327,19 @@ class Continuations {
     most = count;
     if (edits.any() || phrases_ || !biases_.empty() || automaton.any_times()) edits_ = std::make_unique<Edits>(edits);
     if (!edits_ && forced_.empty()) return;
-    int64_t longest = 0;
     for (int64_t row = 0; row < rows(); ++row) {
       begins_.push_back(static_cast<int64_t>(asked_.size()));
       const int64_t only = forced(row / beam);
       row_edits_.push_back(only == pad_ && edits_ ? row_edits(row) : std::vector<Edit>());
       if (only != pad_) asked_.push_back(only);
-      longest = std::max(longest, static_cast<int64_t>(row_edits_.back().size()));
+      most_of_.push_back(std::min(vocabulary, count + static_cast<int64_t>(row_edits_.back().size())));
+      most = std::max(most, most_of_.back());
       if (const TimedRow* times = automaton.times(row); times != nullptr && only == pad_) {
         row_edits_.back() = with_times(row_edits_.back(), *times);
       }
       for (const Edit& edit : row_edits_.back()) asked_.push_back(edit.token);
     }
     begins_.push_back(static_cast<int64_t>(asked_.size()));
-    most = std::min(vocabulary, count + longest);
   }
 
   // The edits of a row; tokens that may not follow are banned.
@@ -413,6 +416,7 @@ class Continuations {
   std::vector<Bias> biases_;  // of each row; empty if there is none
   std::unique_ptr<Groups> groups_;
   std::vector<std::vector<Edit>> row_edits_;
+  std::vector<int64_t> most_of_;         // of each row, if any has edits
   std::vector<int64_t> asked_, begins_;  // those of a row are from one element of `begins_` to the next
   const float* before_;
   float* scores_ = nullptr;

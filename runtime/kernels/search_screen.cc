@@ -193,7 +193,8 @@ struct ScreenCandidates : Kernel {
                        const Continuations& continuations) const {
       Ranking<int64_t> best(continuations.most);
       const Scan::Total total = scan.total(row);
-      const std::vector<Wanted::Token> tokens = wanted.all(row, scan.reached(row), total.normalizer());
+      const float reached = scan.reached_by(row, continuations.most_of(row));
+      const std::vector<Wanted::Token> tokens = wanted.all(row, reached, total.normalizer());
       double sum = total.sum;
       for (size_t i = 0; i < tokens.size(); ++i) {
         if (i + 1 < tokens.size()) fetch(tokens[i + 1].token);

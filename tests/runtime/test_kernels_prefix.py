@@ -142,6 +142,25 @@ def test_an_automaton_leaves_what_it_would_if_the_other_tokens_were_suppressed(m
     assert (lost[0] == -np.inf).all()
 
 
+@pytest.mark.parametrize("make", [candidates, project, screened])
+def test_a_sentence_does_not_depend_on_how_many_tokens_others_edit(make: Callable[..., Run]) -> None:
+    """To the bit: more tokens are kept of each row, but no more of them correct a screened normalizer."""
+    rng, batch, beam, most = np.random.default_rng(11), 6, 3, 400
+    run, x = make(rng), rng.normal(size=(batch, beam, 1, DEPTH)).astype(np.float32)
+    scores, table = random_scores(rng, batch, beam), np.zeros((0, SIZE))
+    banned = np.full((batch, most), -1)
+    for row, count in enumerate((0, 1, 5, 20, 100, most)):
+        banned[row, :count] = rng.choice(SIZE, count, replace=False)
+    none = np.full(batch, -1)
+    together = run(x, scores, *automaton_inputs(batch, beam, table, none, banned))
+    for row in range(batch):
+        own = slice(row, row + 1)
+        alone = run(
+            x[own], scores[own], *automaton_inputs(1, beam, table, none[own], banned[own, : (banned[row] >= 0).sum()])
+        )
+        assert [one[row].tobytes() for one in together] == [one[0].tobytes() for one in alone]
+
+
 def test_automata_that_do_not_fit_are_refused() -> None:
     rng, batch, beam = np.random.default_rng(7), 2, 2
     run, x = candidates(rng), rng.normal(size=(batch, beam, 1, DEPTH)).astype(np.float32)
