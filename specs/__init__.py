@@ -20,13 +20,22 @@ def shipped_specs() -> dict[str, Path]:
 def find_spec(source: str | Path) -> Path:
     """The file of a spec: a path, also without `.yaml`; a folder with a spec.yaml such as a run; or a shipped name.
 
-    Raises: UserError if there is neither such a file nor such a shipped spec.
+    Raises: UserError if there is neither such a file nor such a shipped spec, or a folder without a spec.yaml.
     """
     path = Path(source)
     for file in (path / SPEC, path.with_name(f"{path.name}.yaml") if path.name else path):
         if file.is_file():
             return file
-    return path if path.is_file() or path.suffix else find_shipped(str(source))
+    if path.is_file() or path.suffix:
+        return path
+    try:
+        return find_shipped(str(source))
+    except UserError as error:
+        if not path.is_dir():
+            raise
+        run = next((folder for folder in path.parents if (folder / SPEC).is_file()), None)
+        hint = "give a folder that has one, such as a run" if run is None else f"give the run that it belongs to, {run}"
+        raise UserError(f"there is no {SPEC} in this folder", place=str(path), hint=hint) from error
 
 
 def find_shipped(name: str) -> Path:

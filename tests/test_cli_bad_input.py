@@ -148,6 +148,15 @@ def test_an_unknown_spec_name_is_a_mistake_with_a_guess(xformc: CommandLine) -> 
     )
 
 
+def test_a_folder_without_a_spec_is_named_with_the_run_around_it(xformc: CommandLine, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "run" / "checkpoints" / "20"
+    checkpoint.mkdir(parents=True)
+    without = f"{checkpoint}: there is no spec.yaml in this folder\nhint: "
+    assert mistake(xformc("check", checkpoint)) == without + "give a folder that has one, such as a run"
+    (tmp_path / "run" / "spec.yaml").write_text("extends: gpt\n")
+    assert mistake(xformc("check", checkpoint)) == f"{without}give the run that it belongs to, {tmp_path / 'run'}"
+
+
 @pytest.mark.parametrize(
     ("name", "found"),
     [

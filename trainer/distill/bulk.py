@@ -3,8 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -24,7 +23,7 @@ from xformc.runtime.searching.samples import samples_of
 from xformc.runtime.text.lines import read_file_lines
 from xformc.trainer.data.in_order import in_order
 from xformc.trainer.data.shards.manifest import LOCK, PROGRESS
-from xformc.trainer.data.shards.writer import cut, job_hash, locked
+from xformc.trainer.data.shards.writer import begun, cut, job_hash
 from xformc.trainer.data.splits import JSON_LINES, Files
 from xformc.trainer.data.text_files import read_texts
 from xformc.trainer.distill.decoder import Decoder, Decoding, Lines, Rows
@@ -105,27 +104,10 @@ def distill(
     if out.exists() and any(out.iterdir()) and not (resume and (out / LOCK).exists()):
         hint = "continue it with --resume" if (out / LOCK).exists() else "give --output a new folder"
         raise UserError("already exists", place=str(out), hint=hint)
-    with writing(out, hint="free some space, then continue with --resume"), _begun(out):
+    with writing(out, hint="free some space, then continue with --resume"), begun(out, (PART, VALID)):
         if valid is not None:
             _write_validation(valid, COLUMNS[manifest.task], out / VALID)
         return _decode(texts, decoding, out, lambda chunks: spread(chunks, Decoder, decoding, workers), report)
-
-
-@contextmanager
-def _begun(out: Path) -> Generator[None]:
-    """Make and lock the folder; after an error before the first record, what was made is removed."""
-    made = not out.exists()
-    out.mkdir(parents=True, exist_ok=True)
-    with locked(out):
-        try:
-            yield
-        except BaseException:
-            if not (out / PROGRESS).exists():
-                for name in (PART, VALID, LOCK):
-                    (out / name).unlink(missing_ok=True)
-                if made:
-                    out.rmdir()
-            raise
 
 
 def certified(decoding: Decoding) -> Manifest:

@@ -483,6 +483,7 @@ def test_texts_without_a_row_are_an_error(folder: Path, tmp_path: Path) -> None:
         path.write_text("\n\n")
     with pytest.raises(UserError, match="no row is left"):
         prepare(load_spec(folder / "tiny.yaml"), wanted(data), tmp_path / "out")
+    assert not (tmp_path / "out").exists(), "nothing was written that would not be written again"
 
 
 def test_copies_of_a_text_in_an_epoch_have_noise_of_their_own(tmp_path: Path) -> None:
@@ -524,3 +525,4 @@ def test_filters_of_pairs_and_tokenizers_without_the_objectives_tokens_are_refus
     masked = load_spec(tmp_path / "tiny.yaml", ["train.objective={denoise: {}}"])
     with pytest.raises(UserError, match="the tokenizer lacks <mask>"):
         prepare(masked, replace(task, tokenizer=tmp_path / "prepared"), tmp_path / "no")
+    assert not (tmp_path / "no").exists()

@@ -22,6 +22,7 @@ from xformc.trainer.data.shards.chunks import after, read_chunks
 from xformc.trainer.data.shards.columns import VALID, kind_of, stored_columns, vocabulary_names
 from xformc.trainer.data.shards.encoding import Filters, Job, check_languages, encode_chunks
 from xformc.trainer.data.shards.manifest import (
+    BLOCKS,
     LOCK,
     MANIFEST,
     PROGRESS,
@@ -29,10 +30,11 @@ from xformc.trainer.data.shards.manifest import (
     Part,
     hash_file,
     read_manifest,
+    shard_name,
     write_manifest,
 )
 from xformc.trainer.data.shards.seen import Seen
-from xformc.trainer.data.shards.writer import Progress, Writer, job_hash, locked, recorded
+from xformc.trainer.data.shards.writer import Progress, Writer, begun, job_hash, recorded
 from xformc.trainer.data.splits import Files
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.data.text_files import Row, read_rows, read_texts
@@ -97,7 +99,7 @@ def prepare(
     The result does not depend on the number of workers.
 
     Raises: UserError for a task whose data is not prepared, for bad input, and if `out` exists and is not resumed. What
-    is written then stays there, for `resume`.
+    is written then stays there, for `resume`, if it is more than a preparation writes first.
     """
     schema = data_schema(spec)
     kind = kind_of(schema)
@@ -106,16 +108,15 @@ def prepare(
             raise UserError(f"{option} compares the sides of pairs, and {kind} has one", hint="leave it out")
     if wanted.languages is not None:
         check_languages(wanted.languages, schema.columns)
-    begun = (out / LOCK).exists()
+    goes_on = (out / LOCK).exists()
     if resume and (out / MANIFEST).exists():
         return _finished(out, _request(spec, schema, wanted))
-    if out.exists() and any(out.iterdir()) and not (resume and begun):
-        hint = "continue it with --resume" if begun else "give --output a new folder"
+    if out.exists() and any(out.iterdir()) and not (resume and goes_on):
+        hint = "continue it with --resume" if goes_on else "give --output a new folder"
         raise UserError("already exists", place=str(out), hint=hint)
-    with writing(out, hint="free some space, then continue with --resume"):
-        out.mkdir(parents=True, exist_ok=True)
-        with locked(out):
-            return _prepare(spec, schema, wanted, out, report)
+    again = (*VALID[kind], BLOCKS, shard_name(0))
+    with writing(out, hint="free some space, then continue with --resume"), begun(out, again):
+        return _prepare(spec, schema, wanted, out, report)
 
 
 def _request(spec: Spec, schema: DataSchema, wanted: Preparation) -> str:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from fcntl import LOCK_EX, LOCK_NB, flock
@@ -115,6 +115,29 @@ def recorded(folder: Path) -> Progress | None:
         return Progress(done=done, **content)
     except (ValueError, KeyError, TypeError) as error:
         raise UserError("is damaged", place=str(path), hint="remove the folder, and start again") from error
+
+
+@contextmanager
+def begun(folder: Path, files: Collection[str]) -> Generator[None]:
+    """Make and lock a folder that is prepared.
+
+    After an error that leaves nothing but `files` in it, which would be written again, they are removed.
+
+    Raises: UserError if another process holds the lock.
+    """
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder):
+        try:
+            yield
+        except BaseException:
+            left = [path for path in folder.iterdir() if path.name != LOCK]
+            if all(path.name in files for path in left):
+                for path in (*left, folder / LOCK):
+                    path.unlink()
+                if made:
+                    folder.rmdir()
+            raise
 
 
 @contextmanager
