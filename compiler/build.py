@@ -67,7 +67,7 @@ class Rounding:
 
     precision: Precision | None = None
     examples: Sequence[Example] = ()
-    judge: Callable[[Path, Path], Stage] | None = None
+    judge: Callable[[Path, Path], Sequence[Stage]] | None = None
     caches: Caches | None = None
 
 
@@ -159,7 +159,8 @@ def build_program(  # noqa: PLR0913 (each is a part of an engine)
         _seal(folder, certificate, {**manifest, "precision": default})
         if rounding.judge is not None:
             progress("compare with float32")
-            certificate = certificate.with_stage(_compare(original, folder, manifest, rounding.judge))
+            for stage in _compare(original, folder, manifest, rounding.judge):
+                certificate = certificate.with_stage(stage)
             _seal(folder, certificate, {**manifest, "precision": default})
     return certificate
 
@@ -314,8 +315,8 @@ def plan_writer(
 
 
 def _compare(
-    original: Subject, engine: Path, manifest: Mapping[str, Any], judge: Callable[[Path, Path], Stage]
-) -> Stage:
+    original: Subject, engine: Path, manifest: Mapping[str, Any], judge: Callable[[Path, Path], Sequence[Stage]]
+) -> Sequence[Stage]:
     """Let the judge compare the engine with a float32 one of the original weights."""
     with tempfile.TemporaryDirectory(prefix="xformc-float32-") as name:
         folder = Path(name)

@@ -53,11 +53,14 @@ def test_precision_is_shown_by_inspect_and_verified(xformc: CommandLine, run: Pa
     assert xformc("verify", out).code == 0
 
 
+def compared(*files: object) -> list[object]:
+    """The options that name the files of a test set."""
+    return [word for file in files for word in ("--compare", file)]
+
+
 def test_compare_states_what_rounding_costs(xformc: CommandLine, run: Path, tmp_path: Path) -> None:
     out, files = tmp_path / "engine", (tmp_path / "source", tmp_path / "reference")
-    result = xformc(
-        *BUILD, run / "spec.yaml", "--weights", run, "--precision", "fp16", "--compare", *files, "--out", out
-    )
+    result = xformc(*BUILD, run / "spec.yaml", "--weights", run, "--precision", "fp16", *compared(*files), "--out", out)
     assert result.code == 0 and "BLEU lost to quantization: 0.00 in float32, 0.00 here" in result.out
     stage = json.loads((out / "certificate.json").read_text())["stages"][-1]
     assert (stage["name"], stage["bound"]) == ("bleu", 0.3)
@@ -66,10 +69,10 @@ def test_compare_states_what_rounding_costs(xformc: CommandLine, run: Path, tmp_
 def test_compare_refuses_an_engine_that_lost_too_much(
     xformc: CommandLine, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounding_cost, "MAX_LOSS", -0.1)
+    monkeypatch.setitem(rounding_cost.BOUNDS, "bleu", rounding_cost.Bound(-0.1))
     out, files = tmp_path / "engine", (tmp_path / "source", tmp_path / "reference")
     found = mistake(
-        xformc(*BUILD, run / "spec.yaml", "--weights", run, "--precision", "int8", "--compare", *files, "--out", out)
+        xformc(*BUILD, run / "spec.yaml", "--weights", run, "--precision", "int8", *compared(*files), "--out", out)
     )
     assert "quantization costs 0.00 BLEU" in found and "hint: store sensitive weights more precisely" in found
     assert not out.exists()
@@ -79,14 +82,14 @@ def test_compare_refuses_an_engine_that_lost_too_much(
     ("arguments", "message"),
     [
         (("--precision", "int9"), "'int9' is not one of 'float32', 'float16', 'bfloat16', 'int8'"),
-        (("--weights", "RUN", "--compare", "source", "reference"), "no weights are quantized"),
+        (("--weights", "RUN", *compared("source", "reference")), "no weights are quantized"),
         (
-            ("--precision", "int8", "--compare", "source", "reference"),
-            "--compare needs a trained translation model, not randomly initialized weights",
+            ("--precision", "int8", *compared("source", "reference")),
+            "--compare needs a trained model, not randomly initialized weights",
         ),
-        (("--weights", "RUN", "--precision", "int8", "--compare", "source", "gone"), "gone"),
-        (("--weights", "RUN", "--precision", "int8", "--compare", "source", "short"), "has 1 lines, but"),
-        (("--weights", "RUN", "--precision", "int8", "--compare", "short", "short"), "BLEU is undefined for"),
+        (("--weights", "RUN", "--precision", "int8", *compared("source", "gone")), "gone"),
+        (("--weights", "RUN", "--precision", "int8", *compared("source", "short")), "has 1 lines, but"),
+        (("--weights", "RUN", "--precision", "int8", *compared("short", "short")), "BLEU is undefined for"),
     ],
 )
 def test_a_mistake_is_one_message(
@@ -98,11 +101,6 @@ def test_a_mistake_is_one_message(
     found = mistake(xformc(*BUILD, run / "spec.yaml", *given, "--out", tmp_path / "engine"))
     assert message in found
     assert not (tmp_path / "engine").exists()
-
-
-def test_compare_is_for_translations(xformc: CommandLine, tmp_path: Path) -> None:
-    found = mistake(xformc(*BUILD, "gpt", "--precision", "int8", "--compare", "a", "b", "--out", tmp_path / "engine"))
-    assert "--compare needs a trained translation model, not a language_model spec" in found
 
 
 @pytest.mark.parametrize("word", ["int8", "fp8"])

@@ -21,7 +21,7 @@ from xformc.format.precision import Caches, Precision
 from xformc.format.targets import TRAITS, Target
 from xformc.trainer.data.calibration_examples import calibration_examples
 from xformc.trainer.run_files import RunFiles, find_run_files
-from xformc.trainer.scores.rounding_cost import bleu_judge, check_comparable
+from xformc.trainer.scores.rounding_cost import check_comparable, loss_judge
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class BuildOptions:
 
     precision: number format of the weights, unless the spec sets it; None: the spec's default.
     calibrate: files of examples to calibrate int8 and float8 matrix products with.
-    compare: a source and its reference, to compare BLEU with float32.
+    compare: a test set as `xformc evaluate` reads it, to compare the scores with those of float32.
     caches: how the keys and values that a step reads are stored; None: the spec's choice.
     shortlist: a file of the tokens among which the search looks.
     profile, builder: of TensorRT's plans; None: the profile that follows from the spec, and the builder installed.
@@ -39,7 +39,7 @@ class BuildOptions:
     target: Target
     precision: Precision | None = None
     calibrate: Sequence[Path] = ()
-    compare: tuple[Path, Path] | None = None
+    compare: Sequence[Path] = ()
     profile: str | None = None
     builder: str | None = None
     caches: Caches | None = None
@@ -72,9 +72,9 @@ def build_run(
         examples = calibration_examples(options.calibrate, spec, files.tokenizers, files.labels)
         rounding = replace(rounding, examples=examples)
     plans = _plan_options(options)
-    if options.compare is not None:
+    if options.compare:
         check_comparable(spec, options.precision, options.caches, trained=trained is not None)
-        rounding = replace(rounding, judge=bleu_judge(options.compare))
+        rounding = replace(rounding, judge=loss_judge(options.compare))
     return build_program(
         program,
         trained,

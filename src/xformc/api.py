@@ -123,7 +123,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
     precision: PrecisionWord | None = None,
     caches: Caches | None = None,
     calibrate: Sequence[PathLike] = (),
-    compare: tuple[PathLike, PathLike] | None = None,
+    compare: Sequence[PathLike] = (),
     profile: str | None = None,
     builder: str | None = None,
     shortlist: PathLike | None = None,
@@ -143,7 +143,8 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
     caches: int8: keep the keys and values that a step reads in 8 bits, for target native; auto: in 16 or 32. None: the
         spec's choice, or auto.
     calibrate: files of examples for int8 and float8 products of the target tensorrt.
-    compare: a source and its reference: the build fails if quantization costs more than 0.3 BLEU.
+    compare: the files of a test set, as for `xformc evaluate`: the build fails if quantization costs more of the scores
+        than allowed, such as 0.3 BLEU.
     profile, builder: of TensorRT's plans, as on the command line.
     shortlist: a file of `xformc shortlist`: translations have only the tokens that it names for their source.
     progress: called with the name of each part of the work.
@@ -172,7 +173,7 @@ def build(  # noqa: PLR0913 (each is a part of an engine)
         chosen,
         number_format(precision),
         [Path(path) for path in calibrate],
-        None if compare is None else (Path(compare[0]), Path(compare[1])),
+        [Path(path) for path in compare],
         profile,
         builder,
         cache_format(caches),

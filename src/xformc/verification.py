@@ -46,7 +46,9 @@ def verify_parts(
     recorded = read_certificate(read_document(engine / CERTIFICATE, limit=CERTIFICATE_BYTES))
     repeated = {stage.name for stage in certificate.stages}
     left_out = [stage.name for stage in recorded.stages if stage.name not in repeated]
-    return certificate, _not_repeated(left_out, "the engine lacks the models that they check")
+    return certificate, _not_repeated(
+        left_out, "the engine lacks the models that they check, or the weights before quantization"
+    )
 
 
 def _not_repeated(names: Sequence[str], why: str) -> str:

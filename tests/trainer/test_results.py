@@ -8,9 +8,11 @@ import pytest
 
 from xformc.compiler.certify import verify_engine
 from xformc.compiler.spec import load_spec
+from xformc.errors import UserError
 from xformc.format.tasks import TASKS
 from xformc.runtime import load
 from xformc.trainer.build_run import BuildOptions, build_run
+from xformc.trainer.scores import rounding_cost
 from xformc.trainer.scores.evaluation import SCORERS, ScoreOptions, evaluate_engine
 from xformc.trainer.train import TrainResult, train
 
@@ -137,6 +139,25 @@ def test_several_heads_learn_and_are_predicted_together(trained, tmp_path: Path)
     assert verify_engine(engine).passed
     again = evaluate_engine(engine, [tmp_path / "data" / "valid.tsv"], ScoreOptions(), lambda found, _: found)
     assert {one.key: one.value for one in again.measures} == pytest.approx(scores)
+
+
+def test_what_quantization_costs_is_a_stage_for_each_score(
+    trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, result = trained(HEADS.replace("topics: 3}", "topics: 3, one: 1}"), heads)
+    spec, data = load_spec(result.run / "spec.yaml"), [tmp_path / "data" / "valid.tsv"]
+    certificate = build_run(spec, result.run, tmp_path / "small", BuildOptions("portable", "int8", compare=data))
+    found = certificate.stages[-3:]
+    assert [stage.name for stage in found] == ["tags_accuracy", "topics_micro_f1", "length_pearson"]
+    tags, length = (result.scores[name].shown() for name in ("tags_accuracy", "length_pearson"))
+    assert found[0].what.startswith(f"tags accuracy lost to quantization: {tags} in float32, ")
+    assert found[2].what.startswith(f"length Pearson r lost to quantization: {length} in float32, ")
+    assert found[0].bound == 0.003 and found[0].detail.endswith(" of 30 outputs are the same)")
+    monkeypatch.setitem(rounding_cost.BOUNDS, "accuracy", rounding_cost.Bound(-0.5))
+    refused = rf"quantization costs \d+\.\d\d% tags accuracy, from {tags} to .*, more than -50\.00%; the engine"
+    with pytest.raises(UserError, match=refused):
+        build_run(spec, result.run, tmp_path / "none", BuildOptions("portable", "int8", compare=data))
+    assert not (tmp_path / "none").exists()
 
 
 def test_an_image_is_captioned_with_a_second_head(trained, tmp_path: Path) -> None:

@@ -64,6 +64,9 @@ def test_language_model_is_learnt_and_evaluated(
         "--beam-size and --truncate do not apply to a language_model engine"
     )
     assert mistake(xformc("evaluate", engine, "a", "b")).startswith("this engine is evaluated on one file, found 2")
+    rounded = ("--precision", "int8", "--compare", tmp_path / "valid.txt", "-o", tmp_path / "small")
+    built = xformc("build", tmp_path / "run", "--target", "portable", *rounded)
+    assert f"perplexity lost to quantization: {perplexity:.2f} in float32, " in built.out
 
 
 def test_run_of_labels_names_them(tmp_path: Path) -> None:

@@ -39,6 +39,10 @@ class Measure:
         shown = f"{100 * self.value:5.1f}%" if self.share else f"{self.value:6.2f}"
         return f"{self.name:<{width}} {shown}   {self.signature or self.note}"
 
+    def shown(self) -> str:
+        """Return the value with two digits, in percent if it is a share."""
+        return "undefined" if self.value is None else f"{100 * self.value:.2f}%" if self.share else f"{self.value:.2f}"
+
     def json(self) -> object:
         """Return the score as JSON."""
         return self.value if self.signature is None else {"score": self.value, "signature": self.signature}

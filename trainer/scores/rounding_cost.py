@@ -1,67 +1,106 @@
-"""Measures the cost of quantization: the BLEU of an engine against that of the same engine in float32."""
+"""Measures the cost of quantization: the scores of an engine against those of the same engine in float32."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from xformc.compiler.certify import Stage
 from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.format.precision import Caches, Precision
-from xformc.runtime import load
-from xformc.trainer.scores.metrics import make_bleu, translation_measures
-from xformc.trainer.scores.parallel_text import read_parallel
+from xformc.format.reader import read_manifest
+from xformc.trainer.scores.evaluation import SCORERS, ScoreOptions, Scores
+from xformc.trainer.scores.metrics import Measure
 
-MAX_LOSS = 0.3
-"""The maximum BLEU that quantization may cost."""
+
+@dataclass(frozen=True)
+class Bound:
+    """How much of a measure quantization may cost; `relative`: to its value in float32. `errors`: less is better."""
+
+    most: float
+    relative: bool = False
+    errors: bool = False
+
+    def lost(self, before: float, after: float) -> float:
+        """What is lost from one value to the other, at least 0."""
+        lost = after - before if self.errors else before - after
+        return max(0.0, lost / max(abs(before), 1e-9) if self.relative else lost)
+
+
+BOUNDS = {
+    "bleu": Bound(0.3),
+    "perplexity": Bound(0.01, relative=True, errors=True),
+    "accuracy": Bound(0.003),
+    "micro_f1": Bound(0.003),
+    "mrr": Bound(0.003),
+    "wer": Bound(0.003, errors=True),
+    "ter": Bound(0.003, errors=True),
+    "pearson": Bound(0.003),
+}
+"""The measures that are compared, by their keys, which follow the name of a declared result."""
 
 
 def check_comparable(spec: Spec, precision: Precision | None, caches: Caches | None = None, *, trained: bool) -> None:
-    """Raises: UserError unless the model is a trained translation model with quantized weights or caches."""
-    if spec.task != "translation" or not trained:
-        found = "randomly initialized weights" if spec.task == "translation" else f"a {spec.task} spec"
-        raise UserError(f"--compare needs a trained translation model, not {found}")
+    """Raises: UserError unless the model is trained, and has quantized weights or caches."""
+    if not trained:
+        raise UserError("--compare needs a trained model, not randomly initialized weights")
     if set(spec.precisions(precision).values()) <= {"float32"} and (caches or spec.caches) == "auto":
         raise UserError("--compare: no weights are quantized", hint="set --precision, for example to int8")
 
 
-def bleu_judge(paths: Sequence[Path]) -> Callable[[Path, Path], Stage]:
-    """Return a function that compares the BLEU of two engine folders, one in float32 and one quantized.
+def loss_judge(files: Sequence[Path]) -> Callable[[Path, Path], Sequence[Stage]]:
+    """Return a function that compares the scores of two engine folders, one in float32 and one quantized.
 
-    `paths` are a source and its reference, line by line. The function returns a stage for the certificate, and raises
-    UserError if quantization costs too much.
+    `files` are a test set as `xformc evaluate` reads it. The function returns a stage for the certificate for each
+    measure with a bound, and raises UserError for files that do not fit the engine, if no such measure is defined for
+    them, and if quantization costs too much.
 
-    Raises: UserError if the files differ in length, or if BLEU is undefined for them.
+    Raises: UserError if a file does not exist.
     """
-    given = read_parallel(paths)
-    texts, references = given.sources, given.references
-    metric = make_bleu()
+    for path in files:
+        if not path.is_file():
+            raise UserError("no such file", place=str(path))
 
-    def score(outputs: Sequence[str]) -> tuple[float, str]:
-        bleu = translation_measures(outputs, references, metric)[-1]
-        if bleu.value is None:
-            raise UserError(f"BLEU is undefined for this reference: {bleu.note}", place=str(paths[1]))
-        return bleu.value, bleu.signature or ""
+    def judge(exact: Path, rounded: Path) -> Sequence[Stage]:
+        before, after = (_scores(folder, files) for folder in (exact, rounded))
+        same = sum(one == other for one, other in zip(before.outputs, after.outputs, strict=True))
+        detail = f"{same:,} of {len(after.outputs):,} outputs are the same" if after.outputs else ""
+        pairs = [(one, other, _bound(one)) for one, other in zip(before.measures, after.measures, strict=True)]
+        stages = [_stage(one, other, bound, detail) for one, other, bound in pairs if bound and one.value is not None]
+        if not stages:
+            undefined = [f"{one.name} is undefined for this reference: {one.note}" for one, _, bound in pairs if bound]
+            message = "; ".join(undefined) or "it gives none of the scores that --compare bounds"
+            raise UserError(message, place=str(files[-1]))
+        return stages
 
-    def judge(exact: Path, rounded: Path) -> Stage:
-        plain, ours = (_translated(folder, texts) for folder in (exact, rounded))
-        (before, signature), (after, _) = score(plain), score(ours)
-        same = sum(first == second for first, second in zip(plain, ours, strict=True))
-        what = f"BLEU lost to quantization: {before:.2f} in float32, {after:.2f} here"
-        detail = f"({same:,} of {len(texts):,} translations are the same; {signature})"
-        stage = Stage("bleu", what, max(0.0, before - after), MAX_LOSS, detail)
-        if not stage.passed:
-            raise UserError(
-                f"quantization costs {stage.value:.2f} BLEU, from {before:.2f} to {after:.2f}, more than {MAX_LOSS}; "
-                "the engine was not written",
-                hint="store sensitive weights more precisely, for example with `precision: {logits: float16}` in the "
-                "spec, or build without --compare",
-            )
-        return stage
-
-    score(references[0])
     return judge
 
 
-def _translated(folder: Path, texts: Sequence[str]) -> list[str]:
-    engine = load(folder, verify_hashes=False, device="cpu")
-    return [best.text for best, *_ in engine.translate(texts, truncate=True)]
+def _scores(engine: Path, files: Sequence[Path]) -> Scores:
+    manifest, options = read_manifest(engine), ScoreOptions(truncate=True, device="cpu")
+    scorer = SCORERS[manifest.task]
+    return scorer.score(engine, scorer.read(files, manifest, options, engine), options, lambda results, _: results)
+
+
+def _bound(measure: Measure) -> Bound | None:
+    return next((bound for key, bound in BOUNDS.items() if f"_{measure.key}".endswith(f"_{key}")), None)
+
+
+def _stage(before: Measure, after: Measure, bound: Bound, detail: str) -> Stage:
+    """The comparison of a measure. Raises: UserError if too much is lost."""
+    assert before.value is not None and after.value is not None
+    signed = "; ".join(part for part in (detail, before.signature) if part)
+    what = f"{before.name} lost to quantization: {before.shown()} in float32, {after.shown()} here"
+    stage = Stage(before.key, what, bound.lost(before.value, after.value), bound.most, f"({signed})" if signed else "")
+    if not stage.passed:
+        lost, most = (
+            f"{100 * value:.2f}%" if before.share or bound.relative else f"{value:.2f}"
+            for value in (stage.value, bound.most)
+        )
+        raise UserError(
+            f"quantization costs {lost} {before.name}, from {before.shown()} to {after.shown()}, more than {most}; the "
+            "engine was not written",
+            hint="store sensitive weights more precisely, for example with `precision: {logits: float16}` in the "
+            "spec, or build without --compare",
+        )
+    return stage

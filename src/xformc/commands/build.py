@@ -31,7 +31,8 @@ BUILDER_HELP = "For --target tensorrt: tensorrt or tensorrt_rtx.  [default: the 
 CALIBRATE_HELP = """For --target tensorrt with int8 or float8: a file of examples from which the scales of activations
 are computed. Repeat it for a translation: source, then reference."""
 SHORTLIST_HELP = "For translation: a file of `xformc shortlist`, to write only tokens that it names for the source."
-COMPARE_HELP = "Translate SOURCE and fail if quantization costs more than 0.3 BLEU against REFERENCE."
+COMPARE_HELP = """A test set as for `xformc evaluate`, to fail if quantization costs more than 0.3 BLEU, or as little of
+another score. Repeat it for a translation: source, then reference."""
 
 
 def build(
@@ -46,7 +47,7 @@ def build(
     caches: CachesName = None,
     settings: Settings = None,
     calibrate: Annotated[list[Path] | None, Option(help=CALIBRATE_HELP, metavar="FILE")] = None,
-    compare: Annotated[tuple[Path, Path] | None, Option(help=COMPARE_HELP, metavar="SOURCE REFERENCE")] = None,
+    compare: Annotated[list[Path] | None, Option(help=COMPARE_HELP, metavar="FILE")] = None,
     profile: Annotated[str | None, Option(help=PROFILE_HELP, metavar="AXIS=SIZES,..")] = None,
     builder: Annotated[str | None, Option(help=BUILDER_HELP, metavar="NAME")] = None,
     shortlist: Annotated[Path | None, Option(help=SHORTLIST_HELP, metavar="FILE")] = None,
@@ -58,7 +59,7 @@ def build(
     xformc build RUN_1 RUN_2 RUN_3 -o ensemble
     xformc build RUN --target cpu                             runs with ONNX Runtime alone, but slower
     xformc build transformer_big                              random weights, to measure its speed
-    xformc build RUN --precision int8 --compare valid.en valid.de
+    xformc build RUN --precision int8 --compare valid.en --compare valid.de
     xformc build RUN --precision int8 --caches int8           half the memory of keys and values
     xformc build RUN --target tensorrt --precision float8 --calibrate valid.en --calibrate valid.de
 
@@ -74,7 +75,7 @@ def build(
     found = _source(sources, settings or (), weights)
     chosen, reason = choose_target(target)
     options = BuildOptions(
-        chosen, number_format(precision), calibrate or (), compare, profile, builder, caches, shortlist
+        chosen, number_format(precision), calibrate or (), compare or (), profile, builder, caches, shortlist
     )
     folder = output or Path("engines") / found.spec.name
     with progress_console().status("building") as status:

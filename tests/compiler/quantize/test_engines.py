@@ -227,9 +227,9 @@ def test_a_manifest_with_another_precision_is_found(tiny_spec: Spec, tmp_path: P
 def test_a_judge_sees_both_engines_and_its_stage_is_recorded(tiny_spec: Spec, tmp_path: Path) -> None:
     seen = list[str]()
 
-    def judge(exact: Path, ours: Path) -> Stage:
+    def judge(exact: Path, ours: Path) -> list[Stage]:
         seen.extend(json.loads((folder / "engine.json").read_text())["precision"] for folder in (exact, ours))
-        return Stage("bleu", "BLEU", 0.1, 0.3)
+        return [Stage("bleu", "BLEU", 0.1, 0.3)]
 
     certificate = build(tiny_spec, "portable", "int8", tmp_path / "engine", judge=judge)
     assert seen == ["float32", "int8"] and certificate.stages[-1].name == "bleu"
@@ -239,7 +239,7 @@ def test_a_judge_sees_both_engines_and_its_stage_is_recorded(tiny_spec: Spec, tm
 
 
 def test_a_judge_that_refuses_leaves_nothing(tiny_spec: Spec, tmp_path: Path) -> None:
-    def judge(exact: Path, ours: Path) -> Stage:
+    def judge(exact: Path, ours: Path) -> list[Stage]:
         raise UserError("too much is lost")
 
     with pytest.raises(UserError, match="too much is lost"):
