@@ -115,6 +115,15 @@ SIGHT = {
     "patch_size": 4,
 }
 VIT = {**SIGHT, "model_type": "vit", "architectures": ["ViTForImageClassification"]}
+TROCR = {
+    "model_type": "trocr",
+    "d_model": 10,
+    "decoder_layers": 1,
+    "decoder_attention_heads": 2,
+    "decoder_ffn_dim": 12,
+    "vocab_size": 20,
+    "max_position_embeddings": 16,
+}
 DINO = {key: value for key, value in VIT.items() if key != "intermediate_size"}
 MOE = {**LLAMA, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6}
 DEEPSEEK = {
@@ -365,6 +374,15 @@ FAMILIES = {
         "image_token_index": 19,
         "text_config": LLAMA,
         "vision_config": {**SIGHT, "model_type": "clip_vision_model", "num_hidden_layers": 2},
+    },
+    "vision-encoder-decoder": {
+        "model_type": "vision-encoder-decoder",
+        "architectures": ["VisionEncoderDecoderModel"],
+        "encoder": {**SIGHT, "model_type": "vit"},
+        "decoder": TROCR,
+        "decoder_start_token_id": 2,
+        "eos_token_id": 2,
+        "pad_token_id": 1,
     },
 }
 """A small config of each shipped family."""

@@ -38,7 +38,9 @@ class Examples:
 
 
 def random_examples(folder: Path, spec: Spec) -> Examples:
-    """Four random texts of up to 128 tokens, images, or sounds with or without texts. Raises: UserError for others."""
+    """Four random texts of up to 128 tokens, or images or sounds with or without texts. Raises: UserError for
+    others.
+    """
     generator = torch.Generator().manual_seed(0)
     first, *others = spec.inputs.values()
     kinds = [item.kind for item in spec.inputs.values()]
@@ -46,13 +48,15 @@ def random_examples(folder: Path, spec: Spec) -> Examples:
         return _texts(spec, generator)
     if kinds == ["values"] and len(first.axes) == IMAGE_AXES:
         return _images(folder, first, generator)
+    if kinds == ["values", "tokens"] and len(first.axes) == IMAGE_AXES:
+        return _captions(folder, spec, generator)
     if kinds[0] == "values" and len(first.axes) == IMAGE_AXES and spec.inputs.keys() - {BEFORE} == ABOUT_IMAGES:
         return _questions(folder, spec, generator)
     if first.rate is not None and [item.kind for item in others] == ["tokens"] and spec.sizes.keys() >= SOUND_SIZES:
         return _sounds(spec, generator)
     if first.rate is not None and not others and first.axes[0].size == 1:
         return _samples(folder, first.rate, generator)
-    known = "texts, images, questions about images, and sounds as Whisper and wav2vec 2.0 read them"
+    known = "texts, images, texts of images, questions about images, and sounds as Whisper and wav2vec 2.0 read them"
     message = f"--replay runs {known}; this model reads {', '.join(kinds)}"
     raise UserError(message, hint="import without --replay")
 
@@ -90,6 +94,17 @@ def _images(folder: Path, item: Input, generator: torch.Generator) -> Examples:
     mean, deviation = (torch.tensor(image_numbers(values, name)) for name in ("mean", "deviation"))
     normal = (pixels - mean) / deviation if values else pixels
     return Examples(f"{BATCH} random images", (pixels,), {"pixel_values": normal.permute(0, 3, 1, 2)})
+
+
+def _captions(folder: Path, spec: Spec, generator: torch.Generator) -> Examples:
+    """Images, and texts that are written of them."""
+    image, text = spec.inputs.values()
+    images, tokens = (
+        _images(folder, image, generator),
+        _random_tokens(text, min(LENGTH, spec.train.max_length), generator),
+    )
+    words = f"{images.words} and {tokens.numel()} random tokens"
+    return Examples(words, (*images.ours, tokens), {**images.theirs, "decoder_input_ids": tokens})
 
 
 def _questions(folder: Path, spec: Spec, generator: torch.Generator) -> Examples:
