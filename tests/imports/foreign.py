@@ -347,6 +347,23 @@ FAMILIES = {
         "eos_token_id": 18,
         "decoder_start_token_id": 19,
     },
+    "moonshine": {
+        "model_type": "moonshine",
+        "hidden_size": 24,
+        "intermediate_size": 12,
+        "encoder_num_hidden_layers": 1,
+        "decoder_num_hidden_layers": 1,
+        "encoder_num_attention_heads": 2,
+        "vocab_size": 20,
+    },
+    "speech_to_text": {
+        **MARIAN,
+        "model_type": "speech_to_text",
+        "pad_token_id": 1,
+        "input_feat_per_channel": 8,
+        "conv_channels": 12,
+        "max_target_positions": 16,
+    },
     "vit": VIT,
     "dinov2": {**DINO, "model_type": "dinov2", "architectures": ["Dinov2Model"]},
     "dinov2_with_registers": {
