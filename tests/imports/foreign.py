@@ -338,6 +338,14 @@ FAMILIES = {
         "num_hidden_layers": 2,
         "num_buckets": 8,
     },
+    "unispeech": {**WAV2VEC2, "model_type": "unispeech", "architectures": ["UniSpeechForCTC"]},
+    "data2vec-audio": {
+        **WAV2VEC2,
+        "model_type": "data2vec-audio",
+        "architectures": ["Data2VecAudioForCTC"],
+        "num_conv_pos_embeddings": 2,
+        "conv_pos_kernel_size": 5,
+    },
     "whisper": {
         **{key: value for key, value in MARIAN.items() if key != "pad_token_id"},
         "model_type": "whisper",
@@ -363,6 +371,15 @@ FAMILIES = {
         "input_feat_per_channel": 8,
         "conv_channels": 12,
         "max_target_positions": 16,
+    },
+    "audio-spectrogram-transformer": {
+        **{key: value for key, value in VIT.items() if key != "image_size"},
+        "model_type": "audio-spectrogram-transformer",
+        "architectures": ["ASTForAudioClassification"],
+        "frequency_stride": 2,
+        "time_stride": 3,
+        "max_length": 11,
+        "num_mel_bins": 8,
     },
     "vit": VIT,
     "dinov2": {**DINO, "model_type": "dinov2", "architectures": ["Dinov2Model"]},
@@ -405,7 +422,7 @@ FAMILIES = {
 """A small config of each shipped family."""
 
 
-ROUNDED = ("gemma", "paligemma", "nemotron", "wav2vec2", "hubert", "wavlm")
+ROUNDED = ("gemma", "paligemma", "nemotron", "wav2vec2", "hubert", "wavlm", "unispeech")
 """Families with gains that are stored as their difference from 1, and weights as lengths and directions."""
 
 

@@ -1,4 +1,4 @@
-"""Small random models of transformers that hear and write, other than Whisper, write the same after an import."""
+"""Small random models of transformers that hear, other than Whisper, write or label the same after an import."""
 
 import json
 from collections.abc import Callable
@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 
 from tests.imports.foreign import FAMILIES, write_config, write_foreign
 from tests.imports.test_images import save_varied
+from xformc.imports.sounds import read_sounds
 from xformc.runtime.engine import load
 
 transformers: Any = pytest.importorskip("transformers")
@@ -56,7 +57,7 @@ def assert_comes_and_goes(xformc: CommandLine, folder: Path, preprocessor: Any) 
 
 
 def said(preprocessor: Any) -> dict[str, Any]:
-    names = ("sampling_rate", "do_normalize", "num_mel_bins", "normalize_means")
+    names = ("sampling_rate", "do_normalize", "num_mel_bins", "normalize_means", "mean", "std", "max_length")
     return {name: value for name, value in preprocessor.to_dict().items() if name in names}
 
 
@@ -110,10 +111,41 @@ def test_speech_to_text_writes_what_its_origin_writes(
     assert_writes_as(tmp_path / "engine", origin, sounds, HOP, banks)
 
 
+AST: dict[str, Any] = {
+    "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 24, "patch_size": 8,
+    "max_length": 40, "num_mel_bins": 24, "frequency_stride": 5, "time_stride": 6, "initializer_range": 0.3,
+    "id2label": {0: "rain", 1: "wind", 2: "a dog"},
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_spectrogram_transformer_labels_as_its_origin(xformc: CommandLine, tmp_path: Path) -> None:
+    """Sounds that are shorter than the frames of the model, as long, and longer."""
+    torch.manual_seed(0)
+    origin = save_varied(tmp_path / "model", transformers.ASTForAudioClassification(transformers.ASTConfig(**AST)))
+    reader = transformers.ASTFeatureExtractor(num_mel_bins=24, max_length=40, mean=-3.5, std=4.0)
+    assert_comes_and_goes(xformc, tmp_path, reader)
+    draw, engine = np.random.default_rng(0), load(tmp_path / "engine", threads=1)
+    for hops in (20, 42, 60):
+        sound = draw.normal(0, 0.1, hops * HOP).astype(np.float32)
+        found = engine.predict({"wave": sound.reshape(1, -1, HOP), "wave_lengths": np.array([hops])})[0]
+        given = reader(sound, sampling_rate=16000, return_tensors="pt").input_values
+        with torch.no_grad():
+            wanted = origin(given).logits.softmax(-1)[0]
+        np.testing.assert_allclose(found.probabilities[0], wanted.numpy(), rtol=0, atol=1e-5)
+
+
+def test_a_spectrogram_that_is_not_normalized_is_read_as_it_is(tmp_path: Path) -> None:
+    content = {"feature_extractor_type": "ASTFeatureExtractor", "do_normalize": False, "num_mel_bins": 24}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(content))
+    assert read_sounds(tmp_path, "") == {"sound.bands": 24, "sound.mean": 0.0, "sound.deviation": 0.5}
+
+
 @pytest.mark.parametrize(("family", "change", "extractor", "message"), [
     ("moonshine", {"decoder_num_key_value_heads": 1}, {}, "1 differs from encoder_num_attention_heads"),
     ("speech_to_text", {"num_conv_layers": 3}, {}, "num_conv_layers: 3 must be '2'"),
-    ("speech_to_text", {}, {"normalize_vars": False}, "filter banks must be normalized, of 16,000 samples a second"),
+    ("speech_to_text", {}, {"normalize_vars": False}, "filter banks must be normalized (do_ceptral_normalize"),
+    ("speech_to_text", {}, {"sampling_rate": 8000}, "filter banks must be of 16,000 samples a second"),
     ("speech_to_text", {}, {"num_mel_bins": 40}, "sound.bands: 40 differs from input_feat_per_channel"),
 ])  # fmt: skip
 def test_speech_that_is_not_imported(

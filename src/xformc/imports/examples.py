@@ -13,7 +13,7 @@ from xformc.compiler.spec.model import Input
 from xformc.errors import UserError
 from xformc.imports.config import read_config
 from xformc.imports.images import image_numbers, read_images
-from xformc.imports.sounds import MODELS, SOUND, read_sounds
+from xformc.imports.sounds import FRAMES, MODELS, SOUND, read_sounds
 
 BATCH, LENGTH = 4, 128
 IMAGE_AXES = 3
@@ -70,8 +70,8 @@ def _heard(folder: Path, spec: Spec, generator: torch.Generator) -> Examples | N
     wave, *texts = spec.inputs.values()
     if texts and spec.sizes.keys() >= SOUND_SIZES:
         return _sounds(spec, generator)
-    if texts and "frame" in spec.sizes:
-        return _banks(spec, generator)
+    if "frame" in spec.sizes:
+        return _banks(folder, spec, generator)
     return _samples(folder, spec, generator) if wave.axes[0].size == 1 else None
 
 
@@ -166,16 +166,23 @@ def _sounds(spec: Spec, generator: torch.Generator) -> Examples:
     return Examples(words, (samples, torch.ones(samples.shape[:2], dtype=torch.bool), tokens), given)
 
 
-def _banks(spec: Spec, generator: torch.Generator) -> Examples:
-    """Sounds of noise, and texts; theirs are Kaldi's filter banks of the noise, with mean 0 and variance 1."""
-    wave, text = spec.inputs.values()
+def _banks(folder: Path, spec: Spec, generator: torch.Generator) -> Examples:
+    """Sounds of noise, and texts if the model writes them; theirs are Kaldi's filter banks of the noise."""
+    wave, *texts = spec.inputs.values()
     samples = 0.1 * torch.randn((BATCH, HOPS, wave.axes[0].size or 0), generator=generator)
-    tokens, mels = _random_tokens(text, LENGTH // 4, generator), int(spec.sizes["mels"])
-    kind: Any = importlib.import_module("transformers").Speech2TextFeatureExtractor
-    extractor = kind(feature_size=mels, num_mel_bins=mels, sampling_rate=wave.rate)
+    tokens, mels = [_random_tokens(text, LENGTH // 4, generator) for text in texts], int(spec.sizes["mels"])
+    transformers: Any = importlib.import_module("transformers")
+    if texts:
+        extractor = transformers.Speech2TextFeatureExtractor(feature_size=mels, num_mel_bins=mels)
+    else:
+        values = read_sounds(folder, "")
+        numbers = {FRAMES[name]: values[key] for name in FRAMES if (key := f"{SOUND}{name}") in values}
+        usual = {"num_mel_bins": mels, "max_length": int(spec.sizes["frames"])}
+        extractor = transformers.ASTFeatureExtractor(**{**usual, **numbers})
     found = extractor(list(samples.flatten(1).numpy()), sampling_rate=wave.rate, return_tensors="pt")
-    given = {"input_features": found.input_features, "decoder_input_ids": tokens}
-    ours = (samples, torch.ones(samples.shape[:2], dtype=torch.bool), tokens)
+    banks = extractor.model_input_names[0]
+    given = {banks: found[banks], **dict(zip(("decoder_input_ids",), tokens, strict=False))}
+    ours = (samples, torch.ones(samples.shape[:2], dtype=torch.bool), *tokens)
     return Examples(f"{BATCH} random sounds of 0.5 s", ours, given)
 
 
@@ -187,7 +194,9 @@ def _samples(folder: Path, spec: Spec, generator: torch.Generator) -> Examples:
     wave, *texts = spec.inputs.values()
     rate = wave.rate or 0
     samples = 0.3 * torch.randn((BATCH, rate // 2), generator=generator) + 0.1
-    normalize = read_sounds(folder, MODELS[0]).get(f"{SOUND}normalize", spec.model.choices.get("wave") == "unit")
+    choice = spec.model.choices.get("wave")
+    usual = choice is not None and choice.word == "unit"
+    normalize = read_sounds(folder, MODELS[0]).get(f"{SOUND}normalize", usual)
     extractor: Any = importlib.import_module("transformers").Wav2Vec2FeatureExtractor(do_normalize=normalize)
     found = extractor(list(samples.numpy()), sampling_rate=rate, return_tensors="pt")
     tokens = [_random_tokens(text, LENGTH // 4, generator) for text in texts]
