@@ -395,6 +395,18 @@ FAMILIES = {
         "projection_dim": 6,
     },
     "siglip_vision_model": {**VIT, "model_type": "siglip_vision_model", "architectures": ["SiglipVisionModel"]},
+    "beit": {
+        **VIT,
+        "model_type": "beit",
+        "architectures": ["BeitForImageClassification"],
+        "use_relative_position_bias": True,
+    },
+    "data2vec-vision": {
+        **VIT,
+        "model_type": "data2vec-vision",
+        "architectures": ["Data2VecVisionForImageClassification"],
+        "use_shared_relative_position_bias": True,
+    },
     "deit": {**VIT, "model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"]},
     "paligemma": {
         "model_type": "paligemma",
