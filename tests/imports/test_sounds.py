@@ -308,6 +308,8 @@ def test_relatives_of_wav2vec2_come_and_go(
 ) -> None:
     folder, run, back = tmp_path / "model", tmp_path / "run", tmp_path / "back"
     save_wav2vec2(folder, kind, **more)
+    if kind == "Hubert":  # samples are normalized where no file says so
+        (folder / "preprocessor_config.json").unlink()
     for command in (("import", folder, "-o", run, "--replay"), ("export", "hf", run, "-o", back, "--replay")):
         result = xformc(*command)
         assert result.code == 0, result.err
