@@ -151,7 +151,7 @@ def test_a_written_text_beside_an_image_needs_no_padding(tmp_path: Path) -> None
     build(tmp_path / "spec.yaml", tmp_path / "engine", "portable")
     engine = xformc.load(tmp_path / "engine", device="cpu", threads=1)
     images = np.random.default_rng(0).random((3, 4), np.float32)
-    options = {"beam_size": 2, "n_best": 2, "max_length_offset": 6, "max_length_factor": 0.0}
+    options: Any = {"beam_size": 2, "n_best": 2, "max_length_offset": 6, "max_length_factor": 0.0}
     assert len(engine.transcribe({"image": images}, **options)) == 3
 
 

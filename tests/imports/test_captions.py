@@ -117,7 +117,7 @@ def test_a_head_of_other_numbers_is_not_tied(xformc: CommandLine, tmp_path: Path
 
 
 def test_what_a_part_says_of_searches_is_read_over(xformc: CommandLine, tmp_path: Path) -> None:
-    config = FAMILIES["vision-encoder-decoder"]
+    config: Any = FAMILIES["vision-encoder-decoder"]
     write_foreign(tmp_path / "model", config)
     said = {"num_beam_groups": 1, "typical_p": 1.0, "use_bfloat16": False, "num_beams": 5}
     decoder = {**config["decoder"], **said}
@@ -135,7 +135,7 @@ def test_what_a_part_says_of_searches_is_read_over(xformc: CommandLine, tmp_path
 def test_texts_of_images_that_are_not_imported(
     xformc: CommandLine, tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
-    config = FAMILIES["vision-encoder-decoder"]
+    config: Any = FAMILIES["vision-encoder-decoder"]
     changed = {key: {**config[key], **one} if isinstance(one, dict) else one for key, one in settings.items()}
     write_config(tmp_path / "model", {**config, **changed})
     assert message in mistake(xformc("import", tmp_path / "model", "-o", tmp_path / "run"))

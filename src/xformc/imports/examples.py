@@ -201,7 +201,8 @@ def _samples(folder: Path, spec: Spec, generator: torch.Generator) -> Examples:
     found = extractor(list(samples.numpy()), sampling_rate=rate, return_tensors="pt")
     tokens = [_random_tokens(text, LENGTH // 4, generator) for text in texts]
     ours = (samples.unsqueeze(-1), torch.ones(samples.shape, dtype=torch.bool), *tokens)
-    given = dict(zip(("input_values", "decoder_input_ids"), (found.input_values, *tokens), strict=False))
+    names = ("input_values", "decoder_input_ids")
+    given: dict[str, torch.Tensor] = dict(zip(names, (found.input_values, *tokens), strict=False))
     return Examples(f"{BATCH} random sounds of 0.5 s", ours, given)
 
 
