@@ -130,7 +130,9 @@ def _time_problems(first: Tree, items: Sequence[Tree], special: SpecialTokens) -
 
 
 def _special_problems(task: str, tree: Tree, inputs: Mapping[str, Input], written: str | None) -> list[Problem]:
-    """Report special tokens that the task cannot do without: padding, and what a written text begins with."""
+    """Report special tokens that the task cannot do without: padding of what is read, and what a written text begins
+    with.
+    """
     if not TASKS[task].writes or task == "language_model":
         return []
     lacking: dict[Span, str] = {}
@@ -138,7 +140,7 @@ def _special_problems(task: str, tree: Tree, inputs: Mapping[str, Input], writte
         own, shared = tree.get("inputs", name, "special_tokens"), tree.get("special_tokens")
         for key, what in (("begin", "a begin token"), ("pad", "padding")):
             said = (own and own.get(key)) or (shared and shared.get(key))
-            needed = item.kind == "tokens" and (key == "pad" or name == written)
+            needed = item.kind == "tokens" and (key == "begin") == (name == written)
             if said and needed and getattr(item.special, key) is None:
                 lacking[said.span] = what
     return [

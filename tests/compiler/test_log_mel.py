@@ -90,3 +90,42 @@ def test_log_mel_is_exact_also_where_training_is_in_bfloat16(tmp_path: Path) -> 
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = module(frames, torch.ones(frames.shape[:2], dtype=torch.bool))
     np.testing.assert_allclose(found[0].detach().float().numpy(), expected(samples, 8_000, 20), atol=2e-2)
+
+
+KALDI = """\
+sizes: {sample_rate: 16000, hop: 160, frame: 400, window: 512, bins: 257, mels: 40}
+CHOICES
+inputs: {wave: {vectors: hop, rate: sample_rate}}
+results: {energies: {ctc: scaled}}
+model:
+  energies: {from: wave, do: [kaldi_mel]}
+  scaled: {from: energies, do: {gain: {weight: {axes: mels, initial: one}}, scaled: {times: energies}}}
+train: {schedule: {peak: 0.001}}
+"""
+
+
+def kaldi(samples: Samples, power: float) -> NDArray[np.float64]:
+    """Kaldi's log energies of mel bands in float64, by its own rules for frames, emphasis, windows and bands."""
+    frames = np.lib.stride_tricks.sliding_window_view(samples.astype(np.float64), 400)[::160]
+    centered = frames - frames.mean(1, keepdims=True)
+    emphasized = centered - 0.97 * np.concatenate((centered[:, :1], centered[:, :-1]), 1)
+    window = (0.5 - 0.5 * np.cos(2 * np.pi * np.arange(400) / 399)) ** power
+    energies = np.abs(np.fft.rfft(emphasized * window, 512)) ** 2
+    low, high, bins = (1127 * np.log(1 + np.asarray(one) / 700) for one in (20, 8000, np.arange(257) * 31.25))
+    edges = np.linspace(low, high, 42)
+    rise, fall = np.diff(edges)[:-1, None], np.diff(edges)[1:, None]
+    bands = np.minimum((bins - edges[:-2, None]) / rise, (edges[2:, None] - bins) / fall).clip(0)
+    return np.log(np.maximum(energies @ bands.T, np.finfo(np.float32).eps))
+
+
+@pytest.mark.parametrize(("choices", "power"), [("", 0.85), ("choices: {taper: hann}", 1.0)])
+def test_kaldi_mel_is_what_kaldi_computes(tmp_path: Path, choices: str, power: float) -> None:
+    path = tmp_path / "kaldi.yaml"
+    path.write_text(KALDI.replace("CHOICES", choices))
+    module = TorchModule(load_spec(path).graph()).eval()
+    samples = np.random.default_rng(0).normal(0, 0.1, 30 * 160).astype(np.float32)
+    wanted = kaldi(samples, power)
+    with torch.no_grad():
+        found = module(torch.tensor(samples).view(1, 30, 160), torch.ones((1, 30), dtype=torch.bool))[0].numpy()
+    assert wanted.shape == (28, 40)
+    np.testing.assert_allclose(found[:28], wanted, rtol=0, atol=1e-3)

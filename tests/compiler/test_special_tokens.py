@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import sentencepiece
 
@@ -135,6 +136,23 @@ def test_wrong_special_tokens_of_an_input_are_reported(tmp_path: Path, source: s
     with pytest.raises(SpecError) as caught:
         write_inputs(tmp_path, source, target)
     assert message in [problem.message for problem in caught.value.problems]
+
+
+def test_a_written_text_beside_an_image_needs_no_padding(tmp_path: Path) -> None:
+    sizes = "sizes: {d_model: 8, side: 4, vocabulary: 20, heads: 2, d_k: 4, d_v: 4}\n"
+    inputs = "inputs: {image: {values: [side]}, caption: {tokens: vocabulary}}\nresults: {caption: {text: logits}}\n"
+    model = (
+        "model:\n"
+        "  sight: {from: image, do: [linear: {over: side, to: d_model}]}\n"
+        "  logits: {from: caption, do: [embedding: d_model, plus: sight, causal_self_attention, linear: vocabulary]}\n"
+    )
+    spec = write_spec(tmp_path, sizes + inputs + model, "{pad: none, unknown: none, begin: 19, end: 19}")
+    assert spec.inputs["caption"].special == SpecialTokens(None, None, 19, (19,))
+    build(tmp_path / "spec.yaml", tmp_path / "engine", "portable")
+    engine = xformc.load(tmp_path / "engine", device="cpu", threads=1)
+    images = np.random.default_rng(0).random((3, 4), np.float32)
+    options: Any = {"beam_size": 2, "n_best": 2, "max_length_offset": 6, "max_length_factor": 0.0}
+    assert len(engine.transcribe({"image": images}, **options)) == 3
 
 
 def test_padding_that_a_model_needs_is_reported(tmp_path: Path) -> None:

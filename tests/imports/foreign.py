@@ -115,6 +115,15 @@ SIGHT = {
     "patch_size": 4,
 }
 VIT = {**SIGHT, "model_type": "vit", "architectures": ["ViTForImageClassification"]}
+TROCR = {
+    "model_type": "trocr",
+    "d_model": 10,
+    "decoder_layers": 1,
+    "decoder_attention_heads": 2,
+    "decoder_ffn_dim": 12,
+    "vocab_size": 20,
+    "max_position_embeddings": 16,
+}
 DINO = {key: value for key, value in VIT.items() if key != "intermediate_size"}
 MOE = {**LLAMA, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 6}
 DEEPSEEK = {
@@ -319,6 +328,17 @@ FAMILIES = {
         "eos_token_id": 2,
         "vocab_size": 20,
     },
+    "mamba2": {
+        "model_type": "mamba2",
+        "num_hidden_layers": 2,
+        "hidden_size": 8,
+        "num_heads": 4,
+        "head_dim": 3,
+        "n_groups": 2,
+        "state_size": 3,
+        "eos_token_id": 2,
+        "vocab_size": 20,
+    },
     "rwkv": {"model_type": "rwkv", "num_hidden_layers": 2, "hidden_size": 8, "eos_token_id": 2, "vocab_size": 20},
     "wav2vec2": WAV2VEC2,
     "hubert": {**WAV2VEC2, "model_type": "hubert", "architectures": ["HubertForCTC"]},
@@ -329,6 +349,14 @@ FAMILIES = {
         "num_hidden_layers": 2,
         "num_buckets": 8,
     },
+    "unispeech": {**WAV2VEC2, "model_type": "unispeech", "architectures": ["UniSpeechForCTC"]},
+    "data2vec-audio": {
+        **WAV2VEC2,
+        "model_type": "data2vec-audio",
+        "architectures": ["Data2VecAudioForCTC"],
+        "num_conv_pos_embeddings": 2,
+        "conv_pos_kernel_size": 5,
+    },
     "whisper": {
         **{key: value for key, value in MARIAN.items() if key != "pad_token_id"},
         "model_type": "whisper",
@@ -337,6 +365,32 @@ FAMILIES = {
         "max_target_positions": 16,
         "eos_token_id": 18,
         "decoder_start_token_id": 19,
+    },
+    "moonshine": {
+        "model_type": "moonshine",
+        "hidden_size": 24,
+        "intermediate_size": 12,
+        "encoder_num_hidden_layers": 1,
+        "decoder_num_hidden_layers": 1,
+        "encoder_num_attention_heads": 2,
+        "vocab_size": 20,
+    },
+    "speech_to_text": {
+        **MARIAN,
+        "model_type": "speech_to_text",
+        "pad_token_id": 1,
+        "input_feat_per_channel": 8,
+        "conv_channels": 12,
+        "max_target_positions": 16,
+    },
+    "audio-spectrogram-transformer": {
+        **{key: value for key, value in VIT.items() if key != "image_size"},
+        "model_type": "audio-spectrogram-transformer",
+        "architectures": ["ASTForAudioClassification"],
+        "frequency_stride": 2,
+        "time_stride": 3,
+        "max_length": 11,
+        "num_mel_bins": 8,
     },
     "vit": VIT,
     "dinov2": {**DINO, "model_type": "dinov2", "architectures": ["Dinov2Model"]},
@@ -352,6 +406,18 @@ FAMILIES = {
         "projection_dim": 6,
     },
     "siglip_vision_model": {**VIT, "model_type": "siglip_vision_model", "architectures": ["SiglipVisionModel"]},
+    "beit": {
+        **VIT,
+        "model_type": "beit",
+        "architectures": ["BeitForImageClassification"],
+        "use_relative_position_bias": True,
+    },
+    "data2vec-vision": {
+        **VIT,
+        "model_type": "data2vec-vision",
+        "architectures": ["Data2VecVisionForImageClassification"],
+        "use_shared_relative_position_bias": True,
+    },
     "deit": {**VIT, "model_type": "deit", "architectures": ["DeiTForImageClassificationWithTeacher"]},
     "paligemma": {
         "model_type": "paligemma",
@@ -366,11 +432,20 @@ FAMILIES = {
         "text_config": LLAMA,
         "vision_config": {**SIGHT, "model_type": "clip_vision_model", "num_hidden_layers": 2},
     },
+    "vision-encoder-decoder": {
+        "model_type": "vision-encoder-decoder",
+        "architectures": ["VisionEncoderDecoderModel"],
+        "encoder": {**SIGHT, "model_type": "vit"},
+        "decoder": TROCR,
+        "decoder_start_token_id": 2,
+        "eos_token_id": 2,
+        "pad_token_id": 1,
+    },
 }
 """A small config of each shipped family."""
 
 
-ROUNDED = ("gemma", "paligemma", "nemotron", "wav2vec2", "hubert", "wavlm")
+ROUNDED = ("gemma", "paligemma", "nemotron", "wav2vec2", "hubert", "wavlm", "unispeech")
 """Families with gains that are stored as their difference from 1, and weights as lengths and directions."""
 
 

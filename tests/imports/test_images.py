@@ -41,6 +41,18 @@ ENCODERS: list[tuple[str, str, dict[str, Any]]] = [
     ("Dinov2WithRegistersForImageClassification", "Dinov2WithRegistersConfig", {**NARROW, "num_register_tokens": 3}),
     ("CLIPVisionModelWithProjection", "CLIPVisionConfig", {**SIZES, "projection_dim": 10}),
     ("SiglipVisionModel", "SiglipVisionConfig", SIZES),
+    ("BeitForImageClassification", "BeitConfig", {**SIZES, "use_relative_position_bias": True}),
+    (
+        "BeitForImageClassification",
+        "BeitConfig",
+        {
+            **SIZES,
+            "use_shared_relative_position_bias": True,
+            "use_absolute_position_embeddings": True,
+            "use_mean_pooling": False,
+        },
+    ),
+    ("Data2VecVisionForImageClassification", "Data2VecVisionConfig", {**SIZES, "layer_scale_init_value": 0.0}),
 ]
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"image_std": [0.2, 0, 0.25]}, "image_std must be a number for each channel, and no deviation is 0"),
@@ -62,7 +74,7 @@ def save_varied(folder: Path, model: Any) -> Any:
     """The model, with biases and gains that are random, too."""
     with torch.no_grad():
         for parameter in model.parameters():
-            if parameter.dim() == 1 or parameter.shape[0] == 1:
+            if parameter.dim() == 1 or parameter.shape[0] == 1 or not parameter.any():
                 parameter.add_(torch.randn_like(parameter) * 0.3)
     model.save_pretrained(folder)
     return model.eval()

@@ -38,6 +38,7 @@ LATENT = {
 }
 GROUPED = {**LATENT, "n_group": 4, "topk_group": 2, "q_lora_rank": 20, "first_k_dense_replace": 1}
 MAMBA = {"hidden_size": 32, "num_hidden_layers": 2, "state_size": 4, "vocab_size": 60, "initializer_range": 0.3}
+MAMBA2 = {**MAMBA, "num_heads": 4, "head_dim": 16, "n_groups": 2, "chunk_size": 16}
 RWKV = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 60, "context_length": 32}
 ROPE = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5e5}
 UNCAPPED = {"attn_logit_softcapping": None, "final_logit_softcapping": None}
@@ -159,6 +160,7 @@ MODELS = [
     ("Falcon", {**FALCON, "new_decoder_architecture": True, "num_ln_in_parallel_attn": 1, "bias": True}),
     ("Falcon", {**FALCON, "multi_query": False, "num_kv_heads": 4, "tie_word_embeddings": False}),
     ("Mamba", MAMBA),
+    ("Mamba2", MAMBA2),
     ("Rwkv", RWKV),
     ("GPTNeoX", WIDE),
     ("Phi", WIDE),
@@ -187,6 +189,7 @@ CONTINUED = [
     ("OPT", {**OPT, "ffn_dim": 48, "max_position_embeddings": 64, "init_std": 0.3}),
     ("Falcon", FALCON),
     ("Mamba", MAMBA),
+    ("Mamba2", MAMBA2),
     ("Rwkv", RWKV),
 ]
 

@@ -255,14 +255,14 @@ def write_tagged(folder: Path, kind: str) -> tuple[Any, str]:
     name = "spiece.model" if kind == "T5" else "sentencepiece.bpe.model"
     path = train_piece_model(folder / name, sentences=SENTENCES + MANY_SCRIPTS, **options)
     settings: dict[str, Any] = {"tokenizer_class": f"{kind}Tokenizer"}
-    if kind == "M2M100":
+    if kind in ("M2M100", "Speech2Text"):
         model = sentencepiece.SentencePieceProcessor(model_file=str(path))
         names = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(one) for one in range(3, len(model)))]
         (folder / "vocab.json").write_text(json.dumps({name: one for one, name in enumerate(names)}))
     if kind == "Nllb":  # its class puts the mask before the tags, published models behind them
         settings |= {"extra_special_tokens": ["ace_Arab", "eng_Latn", "fra_Latn"], "mask_token": "ace_Arab"}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
-    tag = {"T5": "", "MBart50": "fr_XX", "M2M100": "__fr__", "Nllb": "fra_Latn"}[kind]
+    tag = {"T5": "", "Speech2Text": "", "MBart50": "fr_XX", "M2M100": "__fr__", "Nllb": "fra_Latn"}[kind]
     options = {"src_lang": tag.strip("_")} if tag else {}
     theirs = getattr(transformers, f"{kind}Tokenizer").from_pretrained(str(folder), **options)
     tags = sorted(
@@ -275,11 +275,12 @@ def write_tagged(folder: Path, kind: str) -> tuple[Any, str]:
     return theirs, tag
 
 
-@pytest.mark.parametrize("kind", ["T5", "MBart50", "M2M100", "Nllb"])
+@pytest.mark.parametrize("kind", ["T5", "MBart50", "M2M100", "Nllb", "Speech2Text"])
 @pytest.mark.filterwarnings("ignore")
 def test_sentencepiece_files_give_the_ids_of_transformers(tmp_path: Path, kind: str) -> None:
     theirs, tag = write_tagged(tmp_path / "model", kind)
-    values = {"model_type": {"T5": "t5", "MBart50": "mbart"}.get(kind, "m2m_100")}
+    types = {"T5": "t5", "MBart50": "mbart", "Speech2Text": "speech_to_text"}
+    values = {"model_type": types.get(kind, "m2m_100")}
     found = find_spiece(tmp_path / "model", values["model_type"]) or find_tagged(tmp_path / "model", values)
     assert found is not None and not found.lost
     found.write(tmp_path)

@@ -21,7 +21,7 @@ from xformc.files import atomic_directory, writing
 from xformc.imports.banned import said_of
 from xformc.imports.characters import CTC
 from xformc.imports.checkpoint import SINGLE
-from xformc.imports.config import CONFIG, GENERATION, WRITTEN_WITH, Config, resolve
+from xformc.imports.config import COMPUTED, CONFIG, GENERATION, WRITTEN_WITH, Config, resolve
 from xformc.imports.family import Family, find_family, load_family, shipped_families
 from xformc.imports.images import IMAGES, preprocessor_of
 from xformc.imports.import_model import SEVERAL
@@ -35,8 +35,8 @@ from xformc.trainer.tensors import write_tensors
 WRITTEN = ("no_repeat_ngram_size", "repetition_penalty", "suppress_tokens", "suppress_first", "min_length")
 """The settings that generation_config.json has."""
 
-BESIDE = (PREFIX, IMAGES, SOUND, CTC)
-"""The beginnings of keys that stand in other files than config.json."""
+BESIDE = (PREFIX, IMAGES, SOUND, CTC, COMPUTED)
+"""The beginnings of keys that do not stand in config.json: they are in other files, or follow from other keys."""
 
 STAND_IN = 1
 """A number for keys that a model does not say, with which the rest of a family's spec is compared."""

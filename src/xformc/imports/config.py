@@ -41,6 +41,9 @@ IGNORED = frozenset(_INERT.split())
 PARTS = frozenset({"text_config", "vision_config", "audio_config", "encoder", "decoder"})
 """Keys that hold the config of a model which is a part of this one."""
 
+COMPUTED = "computed."
+"""The beginning of keys that a table computes of others, by a default; no config has them."""
+
 WRITTEN_WITH = frozenset(
     """bos_token_id eos_token_id pad_token_id decoder_start_token_id num_beams length_penalty early_stopping
 max_length max_new_tokens min_length min_new_tokens no_repeat_ngram_size forced_bos_token_id forced_decoder_ids
@@ -68,6 +71,11 @@ UNREAD: Mapping[str, tuple[Scalar, ...]] = {
 }
 """The keys of a generation_config.json that change what transformers writes and are not imported, with the values that
 change nothing."""
+
+_OF_OTHERS = """num_return_sequences output_scores remove_invalid_values return_dict_in_generate tf_legacy_loss
+tie_encoder_decoder use_bfloat16"""
+INERT_IN_PARTS = frozenset((*IGNORED, *UNREAD, *_OF_OTHERS.split()))
+"""Keys of the config of a part that do not change the logits: what it says of searches is said of the whole, too."""
 
 KEY = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*)")
 
@@ -287,8 +295,8 @@ def _unset(family: Family, config: Config) -> list[str]:
 
 def _is_ignored(key: str, ignored: tuple[str, ...]) -> bool:
     top, _, inner = key.partition(".")
-    inert = inner.partition(".")[0] if top in PARTS else top
-    return inert in IGNORED or key in ignored or top in ignored
+    inert = inner.partition(".")[0] in INERT_IN_PARTS if top in PARTS else top in IGNORED
+    return inert or key in ignored or top in ignored
 
 
 def flat_values(content: object, prefix: str = "") -> dict[str, Scalar]:

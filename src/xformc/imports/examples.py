@@ -13,10 +13,12 @@ from xformc.compiler.spec.model import Input
 from xformc.errors import UserError
 from xformc.imports.config import read_config
 from xformc.imports.images import image_numbers, read_images
-from xformc.imports.sounds import MODELS, SOUND, read_sounds
+from xformc.imports.sounds import FRAMES, MODELS, SOUND, read_sounds
 
 BATCH, LENGTH = 4, 128
 IMAGE_AXES = 3
+HOPS = 50
+"""The positions of a sound of half a second, 10 ms each."""
 ABOUT_IMAGES, BEFORE = {"image", "question", "answer"}, "before"
 """The inputs of questions about images, and that of a text before the image."""
 SOUND_SIZES = frozenset({"mels", "sound_positions", "window", "max_positions"})
@@ -38,23 +40,39 @@ class Examples:
 
 
 def random_examples(folder: Path, spec: Spec) -> Examples:
-    """Four random texts of up to 128 tokens, images, or sounds with or without texts. Raises: UserError for others."""
+    """Four random texts of up to 128 tokens, or images or sounds with or without texts. Raises: UserError for
+    others.
+    """
     generator = torch.Generator().manual_seed(0)
-    first, *others = spec.inputs.values()
+    first = next(iter(spec.inputs.values()))
     kinds = [item.kind for item in spec.inputs.values()]
     if set(kinds) == {"tokens"}:
         return _texts(spec, generator)
-    if kinds == ["values"] and len(first.axes) == IMAGE_AXES:
-        return _images(folder, first, generator)
-    if kinds[0] == "values" and len(first.axes) == IMAGE_AXES and spec.inputs.keys() - {BEFORE} == ABOUT_IMAGES:
-        return _questions(folder, spec, generator)
-    if first.rate is not None and [item.kind for item in others] == ["tokens"] and spec.sizes.keys() >= SOUND_SIZES:
-        return _sounds(spec, generator)
-    if first.rate is not None and not others and first.axes[0].size == 1:
-        return _samples(folder, first.rate, generator)
-    known = "texts, images, questions about images, and sounds as Whisper and wav2vec 2.0 read them"
-    message = f"--replay runs {known}; this model reads {', '.join(kinds)}"
+    if kinds[0] == "values" and len(first.axes) == IMAGE_AXES:
+        if kinds == ["values"]:
+            return _images(folder, first, generator)
+        if kinds == ["values", "tokens"]:
+            return _captions(folder, spec, generator)
+        if spec.inputs.keys() - {BEFORE} == ABOUT_IMAGES:
+            return _questions(folder, spec, generator)
+    heard = _heard(folder, spec, generator) if first.rate is not None and kinds[1:] in ([], ["tokens"]) else None
+    if heard is not None:
+        return heard
+    known = (
+        "texts, images and texts of them, questions about images, and sounds as Whisper, Speech2Text and wav2vec 2.0 do"
+    )
+    message = f"--replay reads {known}; this model reads {', '.join(kinds)}"
     raise UserError(message, hint="import without --replay")
+
+
+def _heard(folder: Path, spec: Spec, generator: torch.Generator) -> Examples | None:
+    """Sounds, with texts if the model writes them; None for a model that reads sounds in another way."""
+    wave, *texts = spec.inputs.values()
+    if texts and spec.sizes.keys() >= SOUND_SIZES:
+        return _sounds(spec, generator)
+    if "frame" in spec.sizes:
+        return _banks(folder, spec, generator)
+    return _samples(folder, spec, generator) if wave.axes[0].size == 1 else None
 
 
 def _texts(spec: Spec, generator: torch.Generator) -> Examples:
@@ -90,6 +108,17 @@ def _images(folder: Path, item: Input, generator: torch.Generator) -> Examples:
     mean, deviation = (torch.tensor(image_numbers(values, name)) for name in ("mean", "deviation"))
     normal = (pixels - mean) / deviation if values else pixels
     return Examples(f"{BATCH} random images", (pixels,), {"pixel_values": normal.permute(0, 3, 1, 2)})
+
+
+def _captions(folder: Path, spec: Spec, generator: torch.Generator) -> Examples:
+    """Images, and texts that are written of them."""
+    image, text = spec.inputs.values()
+    images, tokens = (
+        _images(folder, image, generator),
+        _random_tokens(text, min(LENGTH, spec.train.max_length), generator),
+    )
+    words = f"{images.words} and {tokens.numel()} random tokens"
+    return Examples(words, (*images.ours, tokens), {**images.theirs, "decoder_input_ids": tokens})
 
 
 def _questions(folder: Path, spec: Spec, generator: torch.Generator) -> Examples:
@@ -137,14 +166,44 @@ def _sounds(spec: Spec, generator: torch.Generator) -> Examples:
     return Examples(words, (samples, torch.ones(samples.shape[:2], dtype=torch.bool), tokens), given)
 
 
-def _samples(folder: Path, rate: int, generator: torch.Generator) -> Examples:
-    """Half a second of noise, every number a position; theirs has mean 0 and variance 1, if the model wants it."""
+def _banks(folder: Path, spec: Spec, generator: torch.Generator) -> Examples:
+    """Sounds of noise, and texts if the model writes them; theirs are Kaldi's filter banks of the noise."""
+    wave, *texts = spec.inputs.values()
+    samples = 0.1 * torch.randn((BATCH, HOPS, wave.axes[0].size or 0), generator=generator)
+    tokens, mels = [_random_tokens(text, LENGTH // 4, generator) for text in texts], int(spec.sizes["mels"])
+    transformers: Any = importlib.import_module("transformers")
+    if texts:
+        extractor = transformers.Speech2TextFeatureExtractor(feature_size=mels, num_mel_bins=mels)
+    else:
+        values = read_sounds(folder, "")
+        numbers = {FRAMES[name]: values[key] for name in FRAMES if (key := f"{SOUND}{name}") in values}
+        usual = {"num_mel_bins": mels, "max_length": int(spec.sizes["frames"])}
+        extractor = transformers.ASTFeatureExtractor(**{**usual, **numbers})
+    found = extractor(list(samples.flatten(1).numpy()), sampling_rate=wave.rate, return_tensors="pt")
+    banks = extractor.model_input_names[0]
+    given = {banks: found[banks], **dict(zip(("decoder_input_ids",), tokens, strict=False))}
+    ours = (samples, torch.ones(samples.shape[:2], dtype=torch.bool), *tokens)
+    return Examples(f"{BATCH} random sounds of 0.5 s", ours, given)
+
+
+def _samples(folder: Path, spec: Spec, generator: torch.Generator) -> Examples:
+    """Half a second of noise, every number a position, and texts if the model reads what it has written.
+
+    Theirs has mean 0 and variance 1, if the model wants it.
+    """
+    wave, *texts = spec.inputs.values()
+    rate = wave.rate or 0
     samples = 0.3 * torch.randn((BATCH, rate // 2), generator=generator) + 0.1
-    normalize = read_sounds(folder, MODELS[0]).get(f"{SOUND}normalize", True)
+    choice = spec.model.choices.get("wave")
+    usual = choice is not None and choice.word == "unit"
+    normalize = read_sounds(folder, MODELS[0]).get(f"{SOUND}normalize", usual)
     extractor: Any = importlib.import_module("transformers").Wav2Vec2FeatureExtractor(do_normalize=normalize)
     found = extractor(list(samples.numpy()), sampling_rate=rate, return_tensors="pt")
-    ours = (samples.unsqueeze(-1), torch.ones(samples.shape, dtype=torch.bool))
-    return Examples(f"{BATCH} random sounds of 0.5 s", ours, {"input_values": found.input_values})
+    tokens = [_random_tokens(text, LENGTH // 4, generator) for text in texts]
+    ours = (samples.unsqueeze(-1), torch.ones(samples.shape, dtype=torch.bool), *tokens)
+    names = ("input_values", "decoder_input_ids")
+    given: dict[str, torch.Tensor] = dict(zip(names, (found.input_values, *tokens), strict=False))
+    return Examples(f"{BATCH} random sounds of 0.5 s", ours, given)
 
 
 def features(mels: int, samples: int, rate: int, hop: int, window: int) -> Any:

@@ -75,6 +75,7 @@ class Family:
             surplus=(*self.surplus, *_words(part, "surplus")),
             ignored=(*self.ignored, *_words(part, "ignored")),
             series={**self.series, **_series(part)},
+            cases={**self.cases, **cases_of(part)},
         )
 
 

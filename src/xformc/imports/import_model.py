@@ -70,8 +70,9 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
     family, config = resolve(origin.family, values, place)
     tensors = origin.tensors(family.prefix)
     unlike = unlike_copies(family, config, tensors)
-    if unlike and "false" in family.cases.get(TIED, {}):  # what holds other numbers is not tied, as in transformers 5
-        family, config = resolve(origin.family, {**values, TIED: False}, place)
+    tied = next((key for key, parts in family.cases.items() if key.endswith(TIED) and "false" in parts), None)
+    if unlike and tied is not None:  # what holds other numbers is not tied, as in transformers 5
+        family, config = resolve(origin.family, {**values, tied: False}, place)
         unlike = [name for name in unlike if name in family.copies]
     filled = config.filled(family.spec)
     assert isinstance(filled, dict)

@@ -1,4 +1,4 @@
-"""Imports the SentencePiece models of T5, mBART-50, M2M-100 and NLLB; the family and its languages say the ids."""
+"""Imports the SentencePiece models of T5, mBART-50, M2M-100, NLLB and Speech2Text; family and languages say the ids."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -41,12 +41,12 @@ def find_spiece(folder: Path, kind: str) -> ForeignTokenizer | None:
 
 
 def find_tagged(folder: Path, values: Mapping[str, Scalar]) -> ForeignTokenizer | None:
-    """The tokenizer of an mBART-50, M2M-100 or NLLB, where the tag of a language stands before a text.
+    """The tokenizer of an mBART-50, M2M-100, NLLB or Speech2Text, where the tag of a language stands before a text.
 
     None if the folder has none, or where tags follow texts. Raises: UserError for one that is broken.
     """
     kind, path = values["model_type"], folder / PIECES
-    if kind not in ("mbart", "m2m_100") or not path.is_file():
+    if kind not in ("mbart", "m2m_100", "speech_to_text") or not path.is_file():
         return None
     settings = _settings(folder, SETTINGS)
     named = f"{settings.get('tokenizer_class')} {values.get('tokenizer_class')}"
