@@ -14,6 +14,7 @@ from xformc import UserError
 from xformc.compiler.spec import Spec, SpecError, load_spec
 from xformc.format.manifest import manifest_checksum
 from xformc.format.tokens import SPECIAL, SpecialTokens
+from xformc.runtime.checks.agreement import compare_runtimes
 from xformc.runtime.generation.generate import Prompt, sample
 from xformc.runtime.libxformc import CppEngine
 
@@ -138,7 +139,8 @@ def test_wrong_special_tokens_of_an_input_are_reported(tmp_path: Path, source: s
     assert message in [problem.message for problem in caught.value.problems]
 
 
-def test_a_written_text_beside_an_image_needs_no_padding(tmp_path: Path) -> None:
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_written_text_beside_an_image_needs_no_padding(tmp_path: Path, target: str) -> None:
     sizes = "sizes: {d_model: 8, side: 4, vocabulary: 20, heads: 2, d_k: 4, d_v: 4}\n"
     inputs = "inputs: {image: {values: [side]}, caption: {tokens: vocabulary}}\nresults: {caption: {text: logits}}\n"
     model = (
@@ -148,11 +150,14 @@ def test_a_written_text_beside_an_image_needs_no_padding(tmp_path: Path) -> None
     )
     spec = write_spec(tmp_path, sizes + inputs + model, "{pad: none, unknown: none, begin: 19, end: 19}")
     assert spec.inputs["caption"].special == SpecialTokens(None, None, 19, (19,))
-    build(tmp_path / "spec.yaml", tmp_path / "engine", "portable")
+    build(tmp_path / "spec.yaml", tmp_path / "engine", target)
     engine = xformc.load(tmp_path / "engine", device="cpu", threads=1)
     images = np.random.default_rng(0).random((3, 4), np.float32)
     options: Any = {"beam_size": 2, "n_best": 2, "max_length_offset": 6, "max_length_factor": 0.0}
-    assert len(engine.transcribe({"image": images}, **options)) == 3
+    found = engine.transcribe({"image": images}, **options)
+    assert len(found) == 3 and all(min(one.tokens) >= 0 and max(one.tokens) < 20 for row in found for one in row)
+    if target == "native":
+        assert {stage.value for stage in compare_runtimes(tmp_path / "engine").stages} == {0}
 
 
 def test_padding_that_a_model_needs_is_reported(tmp_path: Path) -> None:
