@@ -53,7 +53,7 @@ def test_precision_is_shown_by_inspect_and_verified(xformc: CommandLine, run: Pa
     assert xformc("verify", out).code == 0
 
 
-def compared(*files: object) -> list[object]:
+def compared(*files: str | Path) -> list[str | Path]:
     """The options that name the files of a test set."""
     return [word for file in files for word in ("--compare", file)]
 

@@ -8,6 +8,7 @@ import torch
 from one_op import run_onnx
 from steps import assert_steps_are_the_training_form, language_graph
 
+from tests.runtime.kernel_session import kernel_library
 from xformc.compiler import compile_spec
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import build_engine
@@ -99,6 +100,8 @@ def test_a_state_has_the_positions_of_another_input(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("target", ["portable", "native", "cuda"])
 def test_states_along_the_source_are_built(tmp_path: Path, target: Target) -> None:
+    if target == "native":
+        kernel_library()
     path = tmp_path / "covering.yaml"
     path.write_text(COVERING.replace("[embedding: d_model]}", "[embedding: d_model, gru]}", 1))
     assert build_engine(load_spec(path), None, None, target, tmp_path / "engine").passed

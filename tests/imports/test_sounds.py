@@ -14,6 +14,7 @@ from safetensors.numpy import load_file
 
 from tests.imports.foreign import WAV2VEC2 as WAV2VEC2_CONFIG
 from tests.imports.foreign import write_foreign
+from tests.runtime.kernel_session import kernel_library
 from tests.sounds import write_wav
 from xformc.errors import UserError
 from xformc.format.speech import Speech
@@ -259,6 +260,8 @@ def save_wav2vec2(folder: Path, kind: str = "Wav2Vec2", **more: Any) -> Any:
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("more", [{}, STABLE], ids=["base", "stable"])
 def test_wav2vec2_writes_what_its_origin_writes(xformc: CommandLine, tmp_path: Path, more: dict[str, Any]) -> None:
+    if more:
+        kernel_library()
     folder, run, back = tmp_path / "model", tmp_path / "run", tmp_path / "back"
     origin = save_wav2vec2(folder, **more)
     for command in (

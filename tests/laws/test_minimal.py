@@ -195,6 +195,8 @@ def test_a_state_that_would_grow_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("target", ["portable", "native", "cuda"])
 @pytest.mark.parametrize("steps", ["cumulative_sum", "{shift_positions: 2}", "{first: {over: positions}}"])
 def test_states_along_the_source_are_built(tmp_path: Path, target: Target, steps: str) -> None:
+    if target == "native":
+        kernel_library()
     (tmp_path / "model.yaml").write_text(COVERED.replace("STEPS", steps))
     assert build_engine(load_spec(tmp_path / "model.yaml"), None, None, target, tmp_path / "engine").passed
 
@@ -203,6 +205,8 @@ def test_states_along_the_source_are_built(tmp_path: Path, target: Target, steps
 @pytest.mark.parametrize("task", ["language_model", "translation"])
 def test_states_of_keys_are_built(tmp_path: Path, target: Target, task: str) -> None:
     """Drafts, batches that refill, prompts and beams move what each key has."""
+    if target == "native":
+        kernel_library()
     name = "text" if task == "language_model" else "target"
     text = REMEMBERING.replace("TASK", task).replace("NAME", name)
     if task == "translation":

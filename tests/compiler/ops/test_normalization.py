@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from one_op import Case, assert_same_everywhere
 from steps import assert_steps_are_the_training_form, language_graph
 
+from tests.runtime.kernel_session import kernel_library
 from xformc.compiler.backends.torch.module import TorchModule
 from xformc.compiler.build import build_engine
 from xformc.compiler.ops.normalization import LayerNorm, RMSNorm
@@ -131,6 +132,7 @@ decode: {sample: {max_new_tokens: 4}}
 
 
 def test_a_native_engine_has_the_norms_of_its_spec(tmp_path: Path) -> None:
+    kernel_library()
     (tmp_path / "model.yaml").write_text(NATIVE)
     spec = load_spec(tmp_path / "model.yaml")
     random = np.random.default_rng(0)
