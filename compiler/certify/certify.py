@@ -112,7 +112,7 @@ def verify_engine(folder: Path, progress: Callable[[str], None] = lambda _: None
     if not certificate.passed:
         return certificate
     progress("compare models")
-    return certificate.with_stage(models_stage(subject))
+    return certificate.with_stage(models_stage(subject, manifest.files))
 
 
 def _check_claims(folder: Path, manifest: Manifest, program: Program) -> None:

@@ -1,7 +1,7 @@
 """The stage that only `xformc verify` has: whether an engine's models are those that the compiler writes."""
 
 import filecmp
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import onnx
@@ -13,15 +13,16 @@ from xformc.format.certificate import Stage
 from xformc.format.names import DATA
 
 
-def models_stage(subject: Subject) -> Stage:
-    """Write the models of the program and its weights anew, and compare the engine's with them, to the byte.
+def models_stage(subject: Subject, files: Collection[str]) -> Stage:
+    """Write the models of the program and its weights anew, and compare those among the engine's files with them, to
+    the byte.
 
     So it also covers what the other stages check on models of their own: the search of quantized weights, the steps in
     16 bits that no CPU computes, and the second form of a weight that is stored in two. A model that the engine lacks
     is left out: the stages that need it are not repeated.
     """
     with subject.rewritten() as again:
-        models = sorted(path.name for path in subject.engine.iterdir() if path.suffix == ".onnx" or path.name == DATA)
+        models = sorted(name for name in files if name.endswith(".onnx") or name == DATA)
         wrong = [name for name in models if not _same(subject.engine / name, again.engine / name)]
         where = _difference(subject.engine / wrong[0], again.engine / wrong[0]) if wrong else ""
     what = "models and weights that the compiler writes for this spec, to the byte"
