@@ -181,7 +181,7 @@ def test_too_many_numbers_are_a_mistake(xformc: CommandLine, tmp_path: Path) -> 
 def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
     arguments = ("corpus", "numbers", "--output", tmp_path / "data", "--train", "1000", "--valid", "10", "--test", "10")
     code, err = finish(spawn(*arguments, preexec_fn=limit_file_size(20_000)))
-    assert (code, err) == (2, "error: File too large\n")
+    assert (code, err) == (2, f"error: {tmp_path / 'data' / 'train.tsv'}: cannot be written: File too large\n")
     assert listing(tmp_path / "data") == []
 
 
