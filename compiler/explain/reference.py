@@ -139,8 +139,9 @@ def _primitives() -> Iterator[str]:
 def _default(argument: inspect.Parameter | None) -> str:
     """The default of an argument as a spec writes it, or nothing if what is not given has a meaning of its own."""
     default: object = None if argument is None else argument.default
-    each = default if isinstance(default, tuple) else () if default is None else (default,)
-    words = [str(one).lower() if isinstance(one, bool) else f"{one}" for one in cast("tuple[object, ...]", each)]
+    several = () if default is None else (default,)
+    each = cast("tuple[object, ...]", default) if isinstance(default, tuple) else several
+    words = [str(one).lower() if isinstance(one, bool) else f"{one}" for one in each]
     return f" ({', '.join(words)})" if words else ""
 
 
