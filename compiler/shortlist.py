@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, numpy, safe_open
 
 from xformc.errors import UserError
-from xformc.files import atomic_write
+from xformc.files import atomic_write, writing
 from xformc.format.inputs import Input
 
 TENSORS = COMMON, LIKELY = "common", "likely"
@@ -115,9 +115,9 @@ def shortlist_of(found: Mapping[str, NDArray[Any] | None], place: str) -> Shortl
 
 def write_shortlist(shortlist: Shortlist, path: Path) -> None:
     """Write a file, whole or not at all."""
-    with atomic_write(path) as partial:
+    with writing(path), atomic_write(path) as partial:
         files: Any = numpy
-        files.save_file(shortlist.tensors, partial)
+        partial.write_bytes(files.save(shortlist.tensors))
 
 
 def in_model(name: str) -> str:

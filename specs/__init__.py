@@ -9,6 +9,7 @@ from xformc.format.names import SPEC
 SHIPPED = Path(__file__).resolve().parent
 BLOCKS = SHIPPED / "blocks"
 """The blocks of the spec language, which are no specs."""
+LIST = "give the path of a spec, the folder of a run, or a name that `xformc list` prints"
 
 
 def shipped_specs() -> dict[str, Path]:
@@ -55,7 +56,7 @@ def find_shipped(name: str) -> Path:
 
 
 def _advice(name: str, specs: dict[str, Path]) -> str:
-    """The spec whose name, or the last part of it, is the most like this one; else all names."""
+    """The spec whose name, or the last part of it, is the most like this one; else where to look."""
     ends = {PurePosixPath(full).name: full for full in reversed(specs)}
     near = get_close_matches(name, [*specs, *ends], n=1)
-    return f"did you mean '{ends.get(near[0], near[0])}'?" if near else f"shipped are {', '.join(specs)}"
+    return f"did you mean '{ends.get(near[0], near[0])}'?" if near else LIST

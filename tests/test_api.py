@@ -12,6 +12,7 @@ import torch
 from tiny_run import write_corpus, write_spec
 
 import xformc
+from xformc.format.precision import Precision
 
 SURFACE = {
     "Alignment", "Certificate", "Continuation", "Engine", "Hypothesis", "Prediction", "SearchResult", "Spec",
@@ -126,6 +127,37 @@ def test_tokenizers_that_do_not_fit_are_refused(spec: "xformc.Spec", tokenizer: 
 def test_the_weights_of_a_compiled_module_are_taken(spec: "xformc.Spec", tmp_path: Path) -> None:
     state = {f"_orig_mod.{name}": value.bfloat16() for name, value in spec.module().state_dict().items()}
     assert xformc.build(spec, tmp_path / "engine", weights=state, target="cpu").passed
+
+
+AHEAD = """\
+extends: gpt
+sizes: {layers: 1, d_model: 8, d_ff: 8, heads: 2, vocabulary: 20, max_positions: 16}
+model:
+  logits:
+    do:
+      second: {linear: vocabulary}
+      guesses: {softmax: vocabulary}
+      words: {one_hot: {from: text, to: vocabulary}}
+      later: {shift_positions: -2}
+      found: {contract: {from: guesses, by: later, over: vocabulary}}
+      missed: {scale: -1}
+      loss: {auxiliary_loss: 0.3}
+      first: {linear: {from: x, to: vocabulary}}
+tie: []
+train: {max_length: 16}
+"""
+"""A second head that predicts the token after the next one, in training alone."""
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+def test_what_only_an_auxiliary_loss_needs_is_not_in_the_engine(tmp_path: Path, precision: Precision) -> None:
+    (tmp_path / "ahead.yaml").write_text(AHEAD)
+    spec = xformc.load_spec(tmp_path / "ahead.yaml")
+    state = spec.module().state_dict()
+    assert "logits.second.weight" in state
+    assert xformc.build(spec, tmp_path / "engine", weights=state, target="cpu", precision=precision).passed
+    assert b"second" not in (tmp_path / "engine" / "model.onnx").read_bytes()
+    assert xformc.verify(tmp_path / "engine").passed
 
 
 def test_weights_that_do_not_fit_are_named(spec: "xformc.Spec", tmp_path: Path) -> None:

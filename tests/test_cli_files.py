@@ -1,11 +1,13 @@
 """What a command writes to and reads from: links, pipes, modes, and what stays behind when it is ended."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -104,6 +106,35 @@ def test_a_folder_that_is_read_only_is_named(xformc: CommandLine, copy_engine: P
     found = mistake(xformc("translate", copy_engine, "-o", tmp_path / "out", stdin="one\n"))
     tmp_path.chmod(0o700)
     assert found.startswith(f"{tmp_path / 'out'}: cannot be written")
+
+
+@pytest.fixture
+def small_disk() -> Generator[None]:
+    """A limit on the size of files stands for a full disk."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.usefixtures("small_disk")
+@pytest.mark.parametrize("command", [("translate",), ("draw", "numbers"), ("new", "tagging")])
+def test_a_file_that_finds_no_room_is_named(
+    xformc: CommandLine, copy_engine: Path, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    out = tmp_path / "x.svg"
+    words = (*command, copy_engine) if command == ("translate",) else command
+    found = mistake(xformc(*words, "-o", out, stdin="one\n"))
+    written = out.with_name("schema.json") if command == ("new", "tagging") else out
+    assert found == f"{written}: cannot be written: File too large"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("command", [("draw", "numbers"), ("new", "tagging"), ("corpus", "numbers")])
+def test_a_folder_that_cannot_be_made_is_named(xformc: CommandLine, tmp_path: Path, command: tuple[str, ...]) -> None:
+    (tmp_path / "file").write_text("")
+    found = mistake(xformc(*command, "-o", tmp_path / "file" / "x.svg"))
+    assert found.startswith(f"{tmp_path / 'file'}") and "cannot be written: " in found and "partial" not in found
 
 
 def test_a_corpus_is_not_overwritten(xformc: CommandLine, tmp_path: Path) -> None:

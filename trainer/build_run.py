@@ -64,7 +64,7 @@ def build_run(
     """
     _check_replaceable(out)
     program = compile_engine(spec, options.target)
-    trained = None if weights is None else _load(weights, program.graph)
+    trained = None if weights is None else _load(weights, spec.graph())
     if files is None:
         files = find_run_files(weights, spec) if isinstance(weights, Path) else RunFiles()
     rounding = Rounding(options.precision, caches=options.caches)

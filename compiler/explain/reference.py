@@ -4,7 +4,7 @@ import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
@@ -124,12 +124,25 @@ def _bounds(schema: dict[str, Any]) -> str:
 
 def _primitives() -> Iterator[str]:
     yield "\n## Primitives\n"
-    yield "Arguments are listed in order, each with its kind. Arguments in brackets are optional.\n"
+    yield "Arguments are listed in order, each with its kind. Those in brackets are optional; their default follows.\n"
     yield "| step | arguments | result |\n|---|---|---|"
     for name in sorted(PRIMITIVES):
         item = PRIMITIVES[name]
-        taken = (f"`{key}` {t.kind}" if t.required else f"[`{key}` {t.kind}]" for key, t in item.takes.items())
+        defaults = inspect.signature(item.apply).parameters
+        taken = (
+            f"`{key}` {t.kind}" if t.required else f"[`{key}` {t.kind}{_default(defaults.get(key))}]"
+            for key, t in item.takes.items()
+        )
         yield f"| `{name}` | {', '.join(taken)} | {_first(item.doc)} |"
+
+
+def _default(argument: inspect.Parameter | None) -> str:
+    """The default of an argument as a spec writes it, or nothing if what is not given has a meaning of its own."""
+    default: object = None if argument is None else argument.default
+    several = () if default is None else (default,)
+    each = cast("tuple[object, ...]", default) if isinstance(default, tuple) else several
+    words = [str(one).lower() if isinstance(one, bool) else f"{one}" for one in each]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def _blocks() -> Iterator[str]:

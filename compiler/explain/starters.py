@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from xformc.errors import UserError
-from xformc.files import atomic_write
+from xformc.files import atomic_write, writing
 
 HEAD = """\
 # yaml-language-server: $schema={schema}
@@ -99,8 +99,7 @@ def write_starter(task: str, path: Path, schema: str) -> tuple[Path, Path]:
     if path.exists():
         raise UserError("the file exists already", place=str(path), hint="choose another name with --output")
     beside = path.with_name(SCHEMA)
-    path.parent.mkdir(parents=True, exist_ok=True)
     for file, text in ((beside, schema), (path, STARTERS[task].replace("{schema}", SCHEMA))):
-        with atomic_write(file) as temporary:
+        with writing(file), atomic_write(file) as temporary:
             temporary.write_text(text, encoding="utf-8")
     return path, beside

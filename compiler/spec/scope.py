@@ -220,15 +220,18 @@ class Binder:
         return Axis(name, int(value))
 
     def axes(self, tree: Tree, scope: Scope) -> tuple[Axis, ...]:
-        """One axis, or a list of different ones."""
-        bound = scope.arguments.get(tree.word)
-        if isinstance(bound, tuple) and isinstance(bound[0], Axis):
-            return tuple(item for item in bound if isinstance(item, Axis))
-        axes = tuple(self.axis(item, scope) for item in (tree.items if isinstance(tree.value, tuple) else (tree,)))
+        """One axis, or a list of different ones; an argument may stand for several."""
+        items = tree.items if isinstance(tree.value, tuple) else (tree,)
+        axes = tuple(axis for item in items for axis in self.bound_axes(item, scope) or (self.axis(item, scope),))
         names = [axis.name for axis in axes]
         if not axes or len(set(names)) != len(names):
             raise scope.problem(tree.span, "must be one axis or several different ones")
         return axes
+
+    def bound_axes(self, tree: Tree, scope: Scope) -> tuple[Axis, ...]:
+        """The axes bound to the argument of this name, or none."""
+        bound = scope.arguments.get(tree.word)
+        return tuple(item for item in bound if isinstance(item, Axis)) if isinstance(bound, tuple) else ()
 
     def flag(self, tree: Tree, scope: Scope) -> bool:
         """A flag: true, false, or the name of an argument that is one."""

@@ -28,6 +28,7 @@ from xformc.compiler.spec.consistency import (
     word_pieces,
 )
 from xformc.compiler.spec.default_arguments import unused_defaults
+from xformc.compiler.spec.dependence import needed_values
 from xformc.compiler.spec.elaborate import Elaborated, elaborate
 from xformc.compiler.spec.expressions import Number
 from xformc.compiler.spec.frames import Frame
@@ -93,12 +94,11 @@ class Spec:
         return "int8" if CACHES in self.precision else "auto"
 
     def precisions(self, default: Precision | None = None) -> dict[str, Precision]:
-        """The precision of every weight that can be quantized, by name; `default` overrides the spec's own default.
+        """The precision of each weight of an engine that can be quantized, by name; `default` overrides the spec's own.
 
         Raises: SpecError, as `graph` does.
         """
-        weights = roundable(self.graph())
-        return assign(self.precision, default or self.default_precision, weights, self._elaborated.paths)
+        return assign(self.precision, default or self.default_precision, _stored(self.graph()), self._elaborated.paths)
 
     def low_rank_weights(self) -> frozenset[str]:
         """The weights that training changes by a product of low rank, by name. Raises: SpecError, as `graph` does."""
@@ -196,7 +196,7 @@ class Spec:
                 *unused(self.tree, "choice", "choices", done.choices),
                 *unused_defaults(self.tree, done.defaults),
                 *learned_limits(self.model, self.train, done.graph),
-                *idle_patterns(self.tree, roundable(done.graph), done.paths),
+                *idle_patterns(self.tree, _stored(done.graph), done.paths),
                 *idle_rates(self.tree, trained_in(done.graph), done.paths),
                 *(chosen_attentions(self.tree, self.decode, done.graph)),
             ]
@@ -206,6 +206,12 @@ class Spec:
     def _section(self, name: str) -> list[tuple[str, Entry]]:
         section = self.tree.get(name)
         return [] if section is None else list(section.entries.items())
+
+
+def _stored(graph: Graph) -> tuple[str, ...]:
+    """The weights that can be quantized, without those that only auxiliary losses need: engines leave these out."""
+    needed = needed_values(graph, graph.outputs)
+    return tuple(name for name in roundable(graph) if name in needed)
 
 
 def _remove(section: dict[str, Plain], path: tuple[str, ...]) -> None:

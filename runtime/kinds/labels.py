@@ -30,7 +30,7 @@ class Prediction:
 
     labels: tuple[str, ...]
     probabilities: NDArray[np.float32]
-    results: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    results: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def label(self) -> str:

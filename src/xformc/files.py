@@ -1,5 +1,6 @@
 """Atomic writes: a reader sees the whole old content or the whole new one, never a part; and errors of writing."""
 
+import errno
 import os
 import shutil
 import uuid
@@ -9,6 +10,9 @@ from pathlib import Path
 from stat import S_IMODE
 
 from xformc.errors import UserError
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+"""The errors of a write that finds no room; the system does not say of which file."""
 
 
 @contextmanager
@@ -56,11 +60,15 @@ def atomic_directory(path: Path, *, replace: bool = True) -> Generator[Path]:
 
 @contextmanager
 def writing(path: Path, hint: str | None = None) -> Generator[None]:
-    """Turn a failed write (a full disk, a missing permission) into a UserError that names `path`."""
+    """Turn a failed write (a full disk, a missing permission) into a UserError that names `path`.
+
+    hint: what to do when the disk is full.
+    """
     try:
         yield
     except OSError as error:
-        raise UserError(f"cannot be written: {error.strerror or error}", place=str(path), hint=hint) from error
+        what = f"cannot be written: {error.strerror or error}"
+        raise UserError(what, place=str(path), hint=hint if error.errno in FULL else None) from error
 
 
 def _sibling(path: Path) -> Path:

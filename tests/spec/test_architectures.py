@@ -164,6 +164,28 @@ def test_nodes_say_which_line_of_the_spec_asked_for_them(build: Build) -> None:
     assert places["logits"] == "model.yaml:47:9"
 
 
+def test_an_argument_stands_for_several_axes_in_a_list(build: Build) -> None:
+    graph = build(
+        E
+        + """\
+model:
+  logits: {do: [normal_linear: {rows: [heads, d_k]}, linear: {to: vocabulary, over: [heads, d_k], bias: false}]}
+tie: []
+blocks:
+  normal_linear:
+    doc: A linear map whose rows have length 1.
+    takes: {rows: axes}
+    do:
+      weight: {weight: {axes: [rows, d_model]}}
+      scaled: {layer_norm: {over: [rows, d_model]}}
+      result: {contract: {from: x, by: scaled, over: d_model}}
+"""
+    )
+    found = {item.name: str(item.type) for item in graph.parameters if item.name.startswith("logits/normal_linear")}
+    assert found["logits/normal_linear/weight/weight"] == "float32[heads=8, d_k=64, d_model=512]"
+    assert found["logits/normal_linear/scaled/gain"] == "float32[heads=8, d_k=64, d_model=512]"
+
+
 def test_own_blocks_take_arguments_of_every_kind(build: Build) -> None:
     graph = build(
         E

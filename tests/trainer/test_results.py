@@ -135,6 +135,7 @@ def test_several_heads_learn_and_are_predicted_together(trained, tmp_path: Path)
         assert found.results["tags"].labels == ("colour", "other", "other")
         assert found.results["topics"].labels == ("a", "c", "v")
         assert found.results["length"] == pytest.approx(3, abs=0.6)
+        assert "'length': array" in repr(found)
         assert loaded.manifest.results["topics"].labels == ("a", "c", "v")
     assert verify_engine(engine).passed
     again = evaluate_engine(engine, [tmp_path / "data" / "valid.tsv"], ScoreOptions(), lambda found, _: found)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
+from typing import Any, cast
 
 from xformc.errors import UserError
 from xformc.extras import import_extra
@@ -165,10 +166,20 @@ def _json_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
             yield ("",)
             continue
         place = f"{path}:{number}"
-        try:
-            found = json.loads(line)
-            texts = [str.strip(found[name]) for name in columns]
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        found = _json_object(line)
+        wrong = [name for name in columns if name not in found or not isinstance(found[name], str | None)]
+        if wrong:
             keys = " and ".join(f'"{name}"' for name in columns)
-            raise UserError(f"not a JSON object with the text of {keys}", place=place) from error
-        yield tuple(_cell(text, place) for text in texts)
+            lacks, has = "; ".join(f'no text "{name}"' for name in wrong), ", ".join(map(str, found))
+            hint = f"it has {lacks}; its keys are {has[:200]}" if found else None
+            raise UserError(f"not a JSON object with the text of {keys}", place=place, hint=hint)
+        yield tuple(_cell(found[name], place) for name in columns)
+
+
+def _json_object(line: str) -> dict[str, Any]:
+    """The object of a line, or an empty one if it is none."""
+    try:
+        found: object = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from xformc.errors import UserError, refuse_together
 from xformc.extras import import_extra
-from xformc.files import atomic_write
+from xformc.files import FULL, atomic_write
 from xformc.format.inputs import Input
 from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.session import thread_count
@@ -149,7 +149,7 @@ def _replaced(file: Path) -> Generator[Path]:
         with atomic_write(file) as part:
             yield part
     except OSError as error:
-        if not str(error.filename).endswith(".partial"):
+        if error.errno not in FULL and not str(error.filename).endswith(".partial"):
             raise
         raise UserError(f"cannot be written: {error.strerror}", place=str(file)) from error
 

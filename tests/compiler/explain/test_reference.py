@@ -16,3 +16,7 @@ def test_every_primitive_and_op_says_what_it_does() -> None:
     rows = [line.split(" | ") for line in reference().splitlines() if line.startswith("| `")]
     assert all(row[-1].rstrip(" |") for row in rows)
     assert {row[0].strip("|` ") for row in rows} >= PRIMITIVES.keys()
+
+
+def test_what_is_optional_has_its_default() -> None:
+    assert "| `rms_norm` | [`epsilon` number (1e-06)], [`over` axes], [`gain` flag (true)]" in reference()

@@ -103,16 +103,23 @@ def test_read_texts_names_what_a_parquet_file_lacks(tmp_path: Path) -> None:
 
 def test_read_texts_reads_objects_of_json(tmp_path: Path) -> None:
     path = tmp_path / "train.jsonl"
-    path.write_text('{"target": "ein\\nHund ", "source": "a dog", "id": 1}\n\n{"source": "", "target": "x"}\n')
+    path.write_text(
+        '{"target": "ein\\nHund ", "source": "a dog", "id": 1}\n\n{"source": "", "target": "x"}\n'
+        '{"source": null, "target": "x"}\n'
+    )
     texts = read_texts((path,), ("source", "target"))
     assert texts.columns == {"source": ["a dog"], "target": ["ein Hund"]}
-    assert (texts.lines, texts.empty) == ([1], 2)
+    assert (texts.lines, texts.empty) == ([1], 3)
     for line in ('{"source": "a"}', '{"source": "a", "target": 3}', "[1, 2]", "a\tb", "[" * 100_000):
         path.write_text(f'{{"source": "a", "target": "b"}}\n{line}\n')
         with pytest.raises(
             UserError, match=r'train\.jsonl:2: not a JSON object with the text of "source" and "target"'
         ):
             read_texts((path,), ("source", "target"))
+    path.write_text('{"source": "a", "traget": "b"}\n')
+    with pytest.raises(UserError) as caught:
+        read_texts((path,), ("source", "target"))
+    assert caught.value.hint == 'it has no text "target"; its keys are source, traget'
     for text, message in ((r"a \ud800", "not valid Unicode text"), (r"a \u0000", "a text with a NUL byte")):
         path.write_text(f'{{"source": "a", "target": "b"}}\n{{"source": "{text}", "target": "b"}}\n')
         with pytest.raises(UserError, match=rf"train\.jsonl:2: {message}"):
