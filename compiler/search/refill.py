@@ -140,7 +140,11 @@ def _read(onnx: OnnxEmitter, reading: Decoder, known: Names) -> tuple[str, Names
 
 def _gathered(onnx: OnnxEmitter, name: str, type: Type, joined: str, room: str) -> str:
     """A state of the rows that stay, followed by that of the rows that join; its axis of positions has the size
-    `room`."""
+    `room`.
+
+    Of the rows that join, positions behind their prompts are 0: padding was read there, and a number that is not finite
+    would reach the results of steps that hide it.
+    """
     stayed = onnx.op("Gather", name, KEPT, axis=0)
     if ROOM in type.names:
         index, vector = type.names.index(ROOM), onnx.op("Unsqueeze", room, [0])
@@ -148,8 +152,19 @@ def _gathered(onnx: OnnxEmitter, name: str, type: Type, joined: str, room: str) 
         stayed = resized(onnx, onnx.op("Slice", stayed, [0], vector, [index]), [0], vector, index)
         # A window keeps the last positions only.
         before = onnx.op("Sub", read, onnx.op("Shape", joined, start=index, end=index + 1))
-        joined = resized(onnx, joined, before, vector, index)
+        joined = _up_to(onnx, type, resized(onnx, joined, before, vector, index), room)
     return onnx.op("Concat", stayed, joined, axis=0)
+
+
+def _up_to(onnx: OnnxEmitter, type: Type, joined: str, room: str) -> str:
+    """A state of the rows that join, with zeros from their positions on."""
+    at = onnx.op("Slice", AT, onnx.op("Shape", KEPT), _END, [0])
+    read = onnx.op("Less", onnx.op("Range", 0, room, 1), onnx.op("Unsqueeze", at, [1]))
+    others = [place for place, axis in enumerate(type.axes) if axis.name not in ("batch", ROOM)]
+    read = onnx.op("Unsqueeze", read, others) if others else read
+    if type.dtype == "bool":  # ONNX Runtime has no Where of these
+        return onnx.op("And", read, joined)
+    return onnx.op("Where", read, joined, onnx.op("CastLike", 0.0, joined))
 
 
 def resized(onnx: OnnxEmitter, value: str, before: str | list[int], size: str, index: int) -> str:

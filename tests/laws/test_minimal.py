@@ -192,6 +192,32 @@ def test_a_state_that_would_grow_is_refused(tmp_path: Path) -> None:
         derive_step(inference(language_graph(tmp_path, f"{window}{steps}")), "text")
 
 
+SINKS = """\
+extends: gpt
+sizes: {layers: 2, d_model: 16, d_ff: 16, heads: 2, vocabulary: 60, max_positions: 30}
+train: {max_length: 30}
+blocks:
+  normalizer:
+    doc: Softmax with a sink, written out. It is not finite where all keys are padding.
+    do:
+      most: {max: {over: keys}}
+      apart: {minus: {from: x, by: most}}
+      grown: exp
+      total: {sum: {over: keys}}
+      sink: {scale: {from: most, factor: -1}}
+      extra: exp
+      all: {plus: total}
+      weights: {divide: {from: grown, by: all}}
+"""
+
+
+@pytest.mark.parametrize("target", ["portable", "cpu"])
+def test_what_was_read_of_padding_does_not_reach_a_text_that_joins(tmp_path: Path, target: Target) -> None:
+    (tmp_path / "model.yaml").write_text(SINKS)
+    built = build_engine(load_spec(tmp_path / "model.yaml"), None, None, target, tmp_path / "engine")
+    assert "refill" in [stage.name for stage in built.stages]
+
+
 @pytest.mark.parametrize("target", ["portable", "native", "cuda"])
 @pytest.mark.parametrize("steps", ["cumulative_sum", "{shift_positions: 2}", "{first: {over: positions}}"])
 def test_states_along_the_source_are_built(tmp_path: Path, target: Target, steps: str) -> None:
