@@ -54,7 +54,7 @@ def test_errors_are_all_reported_in_the_order_of_the_file(problems: Problems) ->
 def test_error_in_a_shipped_block_says_which_step_used_it(problems: Problems) -> None:
     (problem,) = problems(BASE.replace("  d_ff: 2048\n", ""))
     assert problem.message == "unknown size 'd_ff'"
-    assert problem.span.place == "xformc/specs/blocks/transformer.yaml:63:26"
+    assert problem.span.place == "xformc/specs/blocks/transformer.yaml:67:26"
     assert problem.user is not None and problem.user.place == "model.yaml:31:23"
     assert "\n  used at model.yaml:31:23\n" in str(problem)
 
