@@ -1,7 +1,8 @@
 """Measures the cost of quantization: the scores of an engine against those of the same engine in float32."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 
 from xformc.compiler.certify import Stage
@@ -29,6 +30,7 @@ class Bound:
 
 BOUNDS = {
     "bleu": Bound(0.3),
+    "chrf": Bound(0.3),
     "perplexity": Bound(0.01, relative=True, errors=True),
     "accuracy": Bound(0.003),
     "micro_f1": Bound(0.003),
@@ -37,7 +39,8 @@ BOUNDS = {
     "ter": Bound(0.003, errors=True),
     "pearson": Bound(0.003),
 }
-"""The measures that are compared, by their keys, which follow the name of a declared result."""
+"""The measures that are compared, by their keys, which follow the name of a declared result. chrF is for where BLEU is
+undefined."""
 
 
 def check_comparable(spec: Spec, precision: Precision | None, caches: Caches | None = None, *, trained: bool) -> None:
@@ -52,8 +55,8 @@ def loss_judge(files: Sequence[Path]) -> Callable[[Path, Path], Sequence[Stage]]
     """Return a function that compares the scores of two engine folders, one in float32 and one quantized.
 
     `files` are a test set as `xformc evaluate` reads it. The function returns a stage for the certificate for each
-    measure with a bound, and raises UserError for files that do not fit the engine, if no such measure is defined for
-    them, and if quantization costs too much.
+    measure with a bound, and raises UserError for files that do not fit the engine, if there is no such measure, and if
+    quantization costs too much.
 
     Raises: UserError if a file does not exist.
     """
@@ -65,13 +68,14 @@ def loss_judge(files: Sequence[Path]) -> Callable[[Path, Path], Sequence[Stage]]
         before, after = (_scores(folder, files) for folder in (exact, rounded))
         same = sum(one == other for one, other in zip(before.outputs, after.outputs, strict=True))
         detail = f"{same:,} of {len(after.outputs):,} outputs are the same" if after.outputs else ""
-        pairs = [(one, other, _bound(one)) for one, other in zip(before.measures, after.measures, strict=True)]
-        stages = [_stage(one, other, bound, detail) for one, other, bound in pairs if bound and one.value is not None]
-        if not stages:
-            undefined = [f"{one.name} is undefined for this reference: {one.note}" for one, _, bound in pairs if bound]
-            message = "; ".join(undefined) or "it gives none of the scores that --compare bounds"
-            raise UserError(message, place=str(files[-1]))
-        return stages
+        defined = {one.key for one in before.measures if one.value is not None}
+        idle = {"chrf"} if "bleu" in defined else set[str]()
+        compared = [one for one in before.measures if one.key in defined - idle]
+        ours = {one.key: one for one in after.measures}
+        bounds = [(one, bound) for one in compared if (bound := _bound(one)) is not None]
+        if not bounds:
+            raise UserError("the engine has none of the scores that --compare bounds", place=str(files[-1]))
+        return [_stage(one, ours.get(one.key, replace(one, value=None)), bound, detail) for one, bound in bounds]
 
     return judge
 
@@ -88,18 +92,19 @@ def _bound(measure: Measure) -> Bound | None:
 
 def _stage(before: Measure, after: Measure, bound: Bound, detail: str) -> Stage:
     """The comparison of a measure. Raises: UserError if too much is lost."""
-    assert before.value is not None and after.value is not None
+    assert before.value is not None
     signed = "; ".join(part for part in (detail, before.signature) if part)
     what = f"{before.name} lost to quantization: {before.shown()} in float32, {after.shown()} here"
-    stage = Stage(before.key, what, bound.lost(before.value, after.value), bound.most, f"({signed})" if signed else "")
+    lost = inf if after.value is None else bound.lost(before.value, after.value)
+    stage = Stage(before.key, what, lost, bound.most, f"({signed})" if signed else "")
     if not stage.passed:
-        lost, most = (
+        costs, most = (
             f"{100 * value:.2f}%" if before.share or bound.relative else f"{value:.2f}"
             for value in (stage.value, bound.most)
         )
         raise UserError(
-            f"quantization costs {lost} {before.name}, from {before.shown()} to {after.shown()}, more than {most}; the "
-            "engine was not written",
+            f"quantization costs {costs} {before.name}, from {before.shown()} to {after.shown()}, more than {most}; "
+            "the engine was not written",
             hint="store sensitive weights more precisely, for example with `precision: {logits: float16}` in the "
             "spec, or build without --compare",
         )
