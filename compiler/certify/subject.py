@@ -120,7 +120,7 @@ class Subject:
     @contextmanager
     def exact(self) -> Generator["Subject"]:
         """The subject with a temporary engine that has the same weights, and caches, in float32."""
-        with self._written(program=replace(self.program, precision={}, caches="auto")) as exact:
+        with self.rewritten(program=replace(self.program, precision={}, caches="auto")) as exact:
             yield exact
 
     @contextmanager
@@ -133,18 +133,12 @@ class Subject:
         if not self.program.traits.fixed or not emulated:
             yield self
             return
-        with self._written(emulated=True) as subject:
+        with self.rewritten(emulated=True) as subject:
             yield subject
 
     @contextmanager
-    def rewritten(self) -> Generator["Subject"]:
-        """The subject with a temporary engine of the same program and weights."""
-        with self._written() as subject:
-            yield subject
-
-    @contextmanager
-    def _written(self, **changes: Any) -> Generator["Subject"]:
-        """The subject with these changes and a temporary engine."""
+    def rewritten(self, **changes: Any) -> Generator["Subject"]:
+        """The subject with these changes, if any, and a temporary engine of its program and weights."""
         with tempfile.TemporaryDirectory(prefix="xformc-certify-") as name:
             changed = replace(self, engine=Path(name), **changes)
             initializers = changed.initializers()

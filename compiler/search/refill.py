@@ -158,13 +158,18 @@ def _gathered(onnx: OnnxEmitter, name: str, type: Type, joined: str, room: str) 
 
 def _up_to(onnx: OnnxEmitter, type: Type, joined: str, room: str) -> str:
     """A state of the rows that join, with zeros from their positions on."""
-    at = onnx.op("Slice", AT, onnx.op("Shape", KEPT), _END, [0])
-    read = onnx.op("Less", onnx.op("Range", 0, room, 1), onnx.op("Unsqueeze", at, [1]))
+    read = onnx.once("the positions that were read", lambda: _were_read(onnx, room))
     others = [place for place, axis in enumerate(type.axes) if axis.name not in ("batch", ROOM)]
     read = onnx.op("Unsqueeze", read, others) if others else read
     if type.dtype == "bool":  # ONNX Runtime has no Where of these
         return onnx.op("And", read, joined)
     return onnx.op("Where", read, joined, onnx.op("CastLike", 0.0, joined))
+
+
+def _were_read(onnx: OnnxEmitter, room: str) -> str:
+    """Which positions were read of each row that joins: [joining, room]."""
+    at = onnx.op("Slice", AT, onnx.op("Shape", KEPT), _END, [0])
+    return onnx.op("Less", onnx.op("Range", 0, room, 1), onnx.op("Unsqueeze", at, [1]))
 
 
 def resized(onnx: OnnxEmitter, value: str, before: str | list[int], size: str, index: int) -> str:

@@ -101,10 +101,8 @@ def distill(
         if valid is not None:
             _write_validation(valid, COLUMNS[manifest.task], out / VALID)
         return done
-    if out.exists() and any(out.iterdir()) and not (resume and (out / LOCK).exists()):
-        hint = "continue it with --resume" if (out / LOCK).exists() else "give --output a new folder"
-        raise UserError("already exists", place=str(out), hint=hint)
-    with writing(out, hint="free some space, then continue with --resume"), begun(out, (PART, VALID)):
+    room = "free some space, then continue with --resume"
+    with writing(out, hint=room), begun(out, (PART, VALID), resume=resume):
         if valid is not None:
             _write_validation(valid, COLUMNS[manifest.task], out / VALID)
         return _decode(texts, decoding, out, lambda chunks: spread(chunks, Decoder, decoding, workers), report)

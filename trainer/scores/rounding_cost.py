@@ -10,7 +10,7 @@ from xformc.compiler.spec import Spec
 from xformc.errors import UserError
 from xformc.format.precision import Caches, Precision
 from xformc.format.reader import read_manifest
-from xformc.trainer.scores.evaluation import SCORERS, ScoreOptions, Scores
+from xformc.trainer.scores.evaluation import SCORERS, ScoreOptions
 from xformc.trainer.scores.metrics import Measure
 
 
@@ -65,7 +65,10 @@ def loss_judge(files: Sequence[Path]) -> Callable[[Path, Path], Sequence[Stage]]
             raise UserError("no such file", place=str(path))
 
     def judge(exact: Path, rounded: Path) -> Sequence[Stage]:
-        before, after = (_scores(folder, files) for folder in (exact, rounded))
+        manifest, options = read_manifest(rounded), ScoreOptions(truncate=True, device="cpu")
+        scorer = SCORERS[manifest.task]
+        data = scorer.read(files, manifest, options, rounded)
+        before, after = (scorer.score(one, data, options, lambda found, _: found) for one in (exact, rounded))
         same = sum(one == other for one, other in zip(before.outputs, after.outputs, strict=True))
         detail = f"{same:,} of {len(after.outputs):,} outputs are the same" if after.outputs else ""
         defined = {one.key for one in before.measures if one.value is not None}
@@ -78,12 +81,6 @@ def loss_judge(files: Sequence[Path]) -> Callable[[Path, Path], Sequence[Stage]]
         return [_stage(one, ours.get(one.key, replace(one, value=None)), bound, detail) for one, bound in bounds]
 
     return judge
-
-
-def _scores(engine: Path, files: Sequence[Path]) -> Scores:
-    manifest, options = read_manifest(engine), ScoreOptions(truncate=True, device="cpu")
-    scorer = SCORERS[manifest.task]
-    return scorer.score(engine, scorer.read(files, manifest, options, engine), options, lambda results, _: results)
 
 
 def _bound(measure: Measure) -> Bound | None:

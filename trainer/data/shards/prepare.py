@@ -108,14 +108,11 @@ def prepare(
             raise UserError(f"{option} compares the sides of pairs, and {kind} has one", hint="leave it out")
     if wanted.languages is not None:
         check_languages(wanted.languages, schema.columns)
-    goes_on = (out / LOCK).exists()
     if resume and (out / MANIFEST).exists():
         return _finished(out, _request(spec, schema, wanted))
-    if out.exists() and any(out.iterdir()) and not (resume and goes_on):
-        hint = "continue it with --resume" if goes_on else "give --output a new folder"
-        raise UserError("already exists", place=str(out), hint=hint)
     again = (*VALID[kind], BLOCKS, shard_name(0))
-    with writing(out, hint="free some space, then continue with --resume"), begun(out, again):
+    room = "free some space, then continue with --resume"
+    with writing(out, hint=room), begun(out, again, resume=resume):
         return _prepare(spec, schema, wanted, out, report)
 
 

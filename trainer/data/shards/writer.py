@@ -118,14 +118,17 @@ def recorded(folder: Path) -> Progress | None:
 
 
 @contextmanager
-def begun(folder: Path, files: Collection[str]) -> Generator[None]:
-    """Make and lock a folder that is prepared.
+def begun(folder: Path, files: Collection[str], *, resume: bool) -> Generator[None]:
+    """Make and lock a folder that is prepared; one that was begun before needs `resume`.
 
     After an error that leaves nothing but `files` in it, which would be written again, they are removed.
 
-    Raises: UserError if another process holds the lock.
+    Raises: UserError if the folder has files and is not resumed, or if another process holds the lock.
     """
-    made = not folder.exists()
+    made, goes_on = not folder.exists(), (folder / LOCK).exists()
+    if not made and any(folder.iterdir()) and not (resume and goes_on):
+        hint = "continue it with --resume" if goes_on else "give --output a new folder"
+        raise UserError("already exists", place=str(folder), hint=hint)
     folder.mkdir(parents=True, exist_ok=True)
     with locked(folder):
         try:
