@@ -136,12 +136,7 @@ model:
   logits:
     do:
       second: {linear: vocabulary}
-      guesses: {softmax: vocabulary}
-      words: {one_hot: {from: text, to: vocabulary}}
-      later: {shift_positions: -2}
-      found: {contract: {from: guesses, by: later, over: vocabulary}}
-      missed: {scale: -1}
-      loss: {auxiliary_loss: 0.3}
+      loss: {later_token_loss: {ahead: 2, weight: 0.3}}
       first: {linear: {from: x, to: vocabulary}}
 tie: []
 train: {max_length: 16}

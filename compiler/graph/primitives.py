@@ -180,6 +180,10 @@ class Site(Protocol):
         """The vocabulary axis of an input of tokens."""
         ...
 
+    def logits(self) -> Type | None:
+        """The type of the logits of the text that the model writes; None if it writes none."""
+        ...
+
     def refuse(self, message: str, hint: str | None = None) -> UserError:
         """The error for a mistake at this step; the caller raises it."""
         ...

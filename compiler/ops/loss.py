@@ -10,6 +10,7 @@ from xformc.compiler.graph.cost import Cost, count, moving, per_result
 from xformc.compiler.graph.graph import Node, Op, Value
 from xformc.compiler.graph.primitives import Site, primitive
 from xformc.compiler.graph.rules import TorchNamespace, cost, mixes, mixes_nothing, require, to_torch, types
+from xformc.compiler.ops.windows import MAX_REACH
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,26 @@ class AuxiliaryLoss(Op):
 
 
 @dataclass(frozen=True)
+class LaterTokenLoss(AuxiliaryLoss):
+    """The identity on logits. Training adds `weight` times the mean cross entropy of a later token to the loss.
+
+    It is that of the written text `ahead` after each position, where 1 is the next one, without label smoothing.
+    """
+
+    kind: ClassVar[str] = "later_token_loss"
+    ahead: int
+
+
+@dataclass(frozen=True)
+class LaterLabels(Op):
+    """The label `by` positions after each one, along the second axis; `ignore` where there is none."""
+
+    kind: ClassVar[str] = "later_labels"
+    by: int
+    ignore: int
+
+
+@dataclass(frozen=True)
 class MeanLoss(Op):
     """`weight` times the mean of a value, as a loss that counts once."""
 
@@ -129,7 +150,14 @@ def _mean_types(op: MeanLoss, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     return _RESULTS
 
 
+@types.rule(LaterLabels)
+def _later_types(op: LaterLabels, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
+    require(len(inputs[0].axes) == 2, f"labels of texts have two axes, found {inputs[0]}")
+    return inputs
+
+
 @types.rule(AuxiliaryLoss)
+@types.rule(LaterTokenLoss)
 def _auxiliary_types(op: AuxiliaryLoss, inputs: tuple[Type, ...]) -> tuple[Type, ...]:
     require(inputs[0].dtype == "float32", f"a loss needs numbers, found {inputs[0]}")
     return inputs
@@ -143,8 +171,11 @@ for _op in (CrossEntropy, LinearCrossEntropy, BinaryCrossEntropy, Deviation, Con
     mixes.rule(_op)(_all_mixed)
 for _op in (BinaryCrossEntropy, Deviation, MeanLoss):
     cost.rule(_op)(per_result(5))
-mixes.rule(AuxiliaryLoss)(mixes_nothing)
-cost.rule(AuxiliaryLoss)(per_result(0))
+for _op in (AuxiliaryLoss, LaterTokenLoss):
+    mixes.rule(_op)(mixes_nothing)
+    cost.rule(_op)(per_result(0))
+mixes.rule(LaterLabels)(lambda op, node: frozenset(node.inputs[0].type.names[1:]))
+cost.rule(LaterLabels)(per_result(0))
 
 
 @to_torch.rule(CrossEntropy)
@@ -212,7 +243,13 @@ def _contrastive_torch(op: Contrastive, node: Node, torch: TorchNamespace) -> Ca
     return apply
 
 
+@to_torch.rule(LaterLabels)
+def _later_torch(op: LaterLabels, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
+    return lambda labels: torch.functional.pad(labels, (0, op.by), value=op.ignore)[:, op.by :]
+
+
 @to_torch.rule(AuxiliaryLoss)
+@to_torch.rule(LaterTokenLoss)
 def _auxiliary_torch(op: AuxiliaryLoss, node: Node, torch: TorchNamespace) -> Callable[[Any], Any]:
     return lambda x: x
 
@@ -249,3 +286,15 @@ def _linear_cross_entropy_cost(op: LinearCrossEntropy, node: Node) -> Cost:
 def _auxiliary_loss(site: Site, x: Value, weight: float) -> Value:
     """`x`. Training adds `weight` times its mean to the loss, such as that of the balance of experts."""
     return site.emit(AuxiliaryLoss(float(weight)), x)
+
+
+@primitive("later_token_loss", ahead="number", weight="number")
+def _later_token_loss(site: Site, x: Value, ahead: float, weight: float) -> Value:
+    """`x`, logits for each position of the written text. Training adds `weight` times the mean cross entropy of a later
+    token to the loss: `ahead: 1` is the next one, `ahead: 2` the one after it.
+    """
+    if x.type != site.logits():
+        raise site.refuse(f"needs {site.logits() or 'logits of a written text'}, found {x.type}")
+    if ahead != int(ahead) or not 1 <= ahead <= MAX_REACH:
+        raise site.refuse_number("ahead", ahead, f"'ahead' must be a whole number from 1 to {MAX_REACH}")
+    return site.emit(LaterTokenLoss(float(weight), int(ahead)), x)

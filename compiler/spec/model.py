@@ -90,7 +90,7 @@ class Model:
     """The model that a graph is built from.
 
     `declared` holds each size as written, `words` the words of each choice that the model's bodies choose by. The last
-    stage makes the result, and each stage uses stages before it.
+    stage makes the result, and each stage uses stages before it. `left_out`: inherited stages that nothing uses.
     """
 
     sizes: Mapping[str, Number]
@@ -103,3 +103,4 @@ class Model:
     ties: Ties
     words: Mapping[str, Set[str]]
     defaults: Mapping[str, Mapping[str, Tree]] = field(default_factory=dict[str, Mapping[str, Tree]])
+    left_out: Set[str] = frozenset()

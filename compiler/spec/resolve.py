@@ -38,7 +38,8 @@ def read_model(tree: Tree, problems: list[Problem]) -> Model:
     inherited = {name for name, entry in _section(tree, "model").items() if not is_own(entry, tree)}
     ends = [result.stage for result in results]
     stages = in_order(stages, parser.signatures, {*inputs, *sizes}, inherited, ends, problems)
-    return Model(sizes, declared, choices, inputs, results, blocks, stages, ties, parser.words, parser.defaults)
+    words, defaults, left_out = parser.words, parser.defaults, inherited - stages.keys()
+    return Model(sizes, declared, choices, inputs, results, blocks, stages, ties, words, defaults, left_out)
 
 
 def reachable_blocks(tree: Tree, stages: Iterable[str] | None = None) -> dict[str, Entry]:

@@ -35,11 +35,17 @@ def written_in(results: tuple[Declared, ...]) -> str | None:
     return next((result.name for result in results if result.kind == "text"), None)
 
 
+def written_logits(results: tuple[Declared, ...], inputs: Mapping[str, Input]) -> Type | None:
+    """The type of the logits of the text that is written, or None."""
+    name = written_in(results)
+    return None if name is None else Type("float32", (Axis("batch"), Axis(name), inputs[name].axes[0]))
+
+
 def unfit(task: str, declared: Declared, type: Type, inputs: Mapping[str, Input]) -> str | None:
     """What a result must be, in words, unless it has a type that fits."""
     sequences = sequences_of(inputs)
     if declared.kind == "text":
-        wanted = Type("float32", (Axis("batch"), Axis(declared.name), inputs[declared.name].axes[0]))
+        wanted = written_logits((declared,), inputs)
         return None if type == wanted else str(wanted)
     kind = KINDS[declared.kind]
     each = PER_POSITION.get(task)

@@ -1,7 +1,7 @@
 """The section `tie`: which parameters share one weight, by path, by the beginning of their paths, or by pattern."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -145,8 +145,8 @@ class TiedPaths:
         groups = enumerate(self.ties)
         return {item.text: (index, item) for index, group in groups for item in group.patterns if not item.stars}
 
-    def problems(self, declared: Mapping[str, object]) -> list[Problem]:
-        """Report patterns that fit no parameter, and parameters without a counterpart."""
+    def problems(self, declared: Mapping[str, object], left_out: Set[str] = frozenset()) -> list[Problem]:
+        """Report patterns that fit no parameter, and parameters without a counterpart. Stages `left_out` have none."""
         problems: list[Problem] = []
         fits: dict[Pattern, dict[str, str]] = {item: {} for group in self.ties for item in group.patterns}
         for path, (pattern, name) in self._fitting.items():
@@ -155,9 +155,8 @@ class TiedPaths:
             fitting = {pattern: fits[pattern] for pattern in group.patterns}
             for pattern, found in fitting.items():
                 if not found:
-                    known = _beginnings(declared, len(pattern.parts))
                     message = f"no parameter '{pattern.text[:100]}'"
-                    problems.append(Problem(pattern.span, message, suggest(pattern.text, known)))
+                    problems.append(Problem(pattern.span, message, _hint(pattern, declared, left_out)))
             if all(fitting.values()):
                 problems.extend(_unmatched(group, fitting))
         return problems
@@ -180,6 +179,13 @@ def _unmatched(group: Group, fitting: Mapping[Pattern, Mapping[str, str]]) -> It
             below = "/".join((pattern.text, *match[1]))
             other = pattern.path(match) if pattern.stars == first.stars else below
             yield Problem(pattern.span, f"'{path}' has no counterpart '{other}' to be tied to", hint)
+
+
+def _hint(pattern: Pattern, declared: Iterable[str], left_out: Set[str]) -> str | None:
+    stage = pattern.parts[0]
+    if stage in left_out:
+        return f"nothing uses the stage {stage}, so it is left out; if it makes the result, name it under `results`"
+    return suggest(pattern.text, _beginnings(declared, len(pattern.parts)))
 
 
 def _beginnings(paths: Iterable[str], length: int) -> Sequence[str]:

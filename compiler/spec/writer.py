@@ -25,6 +25,7 @@ from xformc.compiler.spec.position_axes import Fewer, NameTaken, PositionAxes
 from xformc.compiler.spec.problems import Problem, Span, SpecError, raise_problems
 from xformc.compiler.spec.scope import Binder, Scope
 from xformc.compiler.spec.syntax import Call
+from xformc.compiler.spec.tasks import written_logits
 from xformc.compiler.spec.ties import TiedPaths
 from xformc.compiler.spec.tree import Tree
 from xformc.errors import suggest
@@ -43,9 +44,11 @@ class Writer:
 
     def __init__(self, name: str, model: Model, made: list[str]) -> None:
         self.inputs = model.inputs
+        self.logits = written_logits(model.results, model.inputs)
         self._root = GraphBuilder(name)
         self._builder = self._root
         self._tied = TiedPaths(model.ties)
+        self._left_out = model.left_out
         self._turns: set[str] = set()
         self._written: set[str] = set()
         self._patterns: dict[str, str] = {}
@@ -222,7 +225,7 @@ class Writer:
 
     def finish(self, results: Sequence[Value]) -> Graph:
         """The graph. Raises: SpecError for ties to unknown parameters; for unused results, inputs and parameters."""
-        raise_problems(self._tied.problems(self._declared))
+        raise_problems(self._tied.problems(self._declared, self._left_out))
         for name in self._tied.members:
             known, first = self._root.parameters[name], self._declared[name]
             self._root.parameters[name] = replace(known, initial=first.initial, outputs=first.outputs)
@@ -424,6 +427,10 @@ class Site:
                 "name the size of the table: embedding: {size: .., entries: ..}",
             )
         return found.axes[0]
+
+    def logits(self) -> Type | None:
+        """The type of the logits of the text that the model writes; None if it writes none."""
+        return self.writer.logits
 
     def refuse(self, message: str, hint: str | None = None) -> SpecError:
         """The error for a mistake at this step; the caller raises it."""

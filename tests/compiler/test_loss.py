@@ -1,5 +1,8 @@
 """The fused loss equals torch's cross entropy, in value and in every gradient."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,10 +13,11 @@ from xformc.compiler.graph.axes import Axis, Type
 from xformc.compiler.graph.graph import Initial
 from xformc.compiler.graph.graph_builder import GraphBuilder
 from xformc.compiler.ops.linear import Linear
-from xformc.compiler.ops.loss import CrossEntropy, LinearCrossEntropy
+from xformc.compiler.ops.loss import CrossEntropy, LaterTokenLoss, LinearCrossEntropy
 from xformc.compiler.passes.with_loss import with_loss
+from xformc.compiler.pipeline import compile_training
 from xformc.compiler.results.kind import Declared
-from xformc.compiler.spec import Spec
+from xformc.compiler.spec import Spec, load_spec
 
 LABELS = Declared("labels", "labels", settings={"several": False})
 
@@ -150,3 +154,34 @@ def test_linear_cross_entropy_without_gradients_makes_none(monkeypatch: pytest.M
     with torch.no_grad():
         loss, nll, _ = chunked_loss.linear_cross_entropy(x, weight, None, torch.tensor([1, 2, 3]), 0.0, 0)
     torch.testing.assert_close(3 * loss, nll)
+
+
+HEADS = """\
+extends: gpt
+sizes: {layers: 1, d_model: 8, d_ff: 8, heads: 2, vocabulary: 20, max_positions: 16, dropout: 0}
+results: {text: {text: logits}}
+model:
+  second: {from: decoder, do: [linear: vocabulary, later_token_loss: {ahead: 2, weight: 0.5}]}
+  third: {from: decoder, do: [linear: vocabulary, later_token_loss: {ahead: 3, weight: 0.25}]}
+train: {max_length: 16, label_smoothing: 0.1}
+"""
+
+
+def test_heads_learn_later_tokens(tmp_path: Path) -> None:
+    """Each by the labels of the text from its own on; the padding behind a text and its last tokens do not count."""
+    (tmp_path / "heads.yaml").write_text(HEADS)
+    spec = load_spec(tmp_path / "heads.yaml")
+    graph = compile_training(spec).graph
+    assert sum(isinstance(node.op, LinearCrossEntropy) for node in graph.nodes) == 3
+    module = TorchModule(graph, seed=3).eval()
+    tokens, labels = torch.randint(4, 20, (2, 6)), torch.randint(4, 20, (2, 6))
+    labels[1, 4:] = 0
+    losses = module(tokens, labels)
+    heads = tuple(node.outputs[0] for node in spec.graph().nodes if isinstance(node.op, LaterTokenLoss))
+    model = TorchModule(replace(spec.graph(), outputs=heads)).eval()
+    model.load_state_dict(module.state_dict())
+    for ahead, weight, logits, loss in zip((2, 3), (0.5, 0.25), model(tokens), losses[3::3], strict=True):
+        later = torch.zeros_like(labels)
+        later[:, : 1 - ahead] = labels[:, ahead - 1 :]
+        wanted = torch.nn.functional.cross_entropy(logits.flatten(0, 1), later.flatten(), ignore_index=0)
+        torch.testing.assert_close(loss, weight * wanted)
