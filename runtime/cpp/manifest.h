@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "stops.h"
 #include "tasks.h"
 
 namespace xformc {
@@ -71,6 +72,7 @@ struct SampleOptions {
   double top_p = 1;
   int64_t max_new_tokens = 1;
   Edits edits = {};
+  Stops stops = {};  // of a language model, and of a call alone
 };
 
 enum class Kind { tokens, vectors, values, edges };

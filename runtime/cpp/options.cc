@@ -26,6 +26,7 @@ constexpr size_t OLDER_SEARCH = offsetof(xformc_search_options, suppress_tokens)
 constexpr size_t UNGROUPED_SEARCH = offsetof(xformc_search_options, beam_groups);
 constexpr size_t UNCOVERED_SEARCH = offsetof(xformc_search_options, coverage_penalty);
 constexpr size_t OLDER_SAMPLE = offsetof(xformc_sample_options, suppress_tokens);
+constexpr size_t UNSTOPPED_SAMPLE = offsetof(xformc_sample_options, stop);
 
 template <typename Options>
 Options completed(const Options* given, void (*init)(Options*, size_t), const char* name,
@@ -98,7 +99,7 @@ xformc_search_options read_options(const xformc_search_options* given) {
 }
 
 xformc_sample_options read_options(const xformc_sample_options* given) {
-  return completed(given, xformc_sample_options_init, "xformc_sample_options", {OLDER_SAMPLE});
+  return completed(given, xformc_sample_options_init, "xformc_sample_options", {OLDER_SAMPLE, UNSTOPPED_SAMPLE});
 }
 
 Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_batch_tokens) {
@@ -163,6 +164,7 @@ SampleOptions resolve(const xformc_sample_options& given, const Manifest& manife
   options.top_p = checked("top_p", given.top_p, unset.top_p, 0, 1);
   options.max_new_tokens = checked("max_new_tokens", given.max_new_tokens, unset.max_new_tokens, 1, MAX_NEW_TOKENS);
   options.edits = resolve_edits(given_edits(given), unset.edits, manifest, tokenizer, 1);
+  options.stops = Stops(given.stop, given.stop_count);
   return options;
 }
 

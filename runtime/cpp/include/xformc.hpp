@@ -111,6 +111,7 @@ struct SampleOptions {
   std::optional<double> repetition_penalty = {};
   std::optional<double> presence_penalty = {};
   std::optional<double> frequency_penalty = {};
+  std::vector<std::string> stop = {};  // a language model's continuation ends before the first of these that it has
 };
 
 // Ends calls early, from any thread: they throw an Error with XFORMC_CANCELLED. It outlives the calls that use it.
@@ -264,6 +265,7 @@ struct Search : xformc_search_options {
 };
 
 struct Sampling : xformc_sample_options {
+  std::vector<xformc_text> stops;
   std::vector<xformc_token> tokens;
 };
 
@@ -317,6 +319,9 @@ inline Sampling c_options(const SampleOptions& given) {
   set("top_k", options.top_k, given.top_k);
   set("top_p", options.top_p, given.top_p);
   set("max_new_tokens", options.max_new_tokens, given.max_new_tokens);
+  for (const std::string& text : given.stop) options.stops.push_back({text.data(), text.size()});
+  options.stop = options.stops.data();
+  options.stop_count = options.stops.size();
   set_edits(given, options);
   return options;
 }
