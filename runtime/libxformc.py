@@ -317,7 +317,7 @@ class _SearchOptions(_Options):
         ("prefixes", c_void_p), ("prefix_count", c_size_t), ("whole_texts", c_bool),
         ("length_penalty_kind", c_char_p), ("stop_rule", c_char_p), ("patience", c_double), ("preset", c_char_p),
         *_EDITS, ("beam_groups", c_int64), ("diversity_penalty", c_double),
-        ("coverage_penalty", c_double),
+        ("coverage_penalty", c_double), ("prefix_bias", c_double),
     ]  # fmt: skip
 
 

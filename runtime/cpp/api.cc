@@ -286,6 +286,7 @@ void xformc_search_options_init(xformc_search_options* options, size_t size) {
                              NAN,
                              XFORMC_DEFAULT,
                              NAN,
+                             NAN,
                              NAN});
 }
 

@@ -62,7 +62,6 @@ struct SearchOptions {
   std::vector<std::optional<double>> controls;      // in the order of `controls()`; none: the engine has no such input
   std::vector<std::vector<int64_t>> prefixes = {};  // tokens that texts begin with: of each, or one for all
   bool whole_texts = false;                         // the prefixes are whole texts
-  bool biases_prefixes = false;                     // the engine may make prefixes likelier instead of forcing them
   Edits edits = {};
 };
 

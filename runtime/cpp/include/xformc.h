@@ -191,6 +191,8 @@ typedef struct xformc_search_options {
   /* The weight of the coverage of the source in the score of a text (docs/search.md); 0: none. Engines have it if their
    * spec asks for it. */
   double coverage_penalty;
+  /* Above 0, the prefixes are not forced: the next token of one has this share of the probability (docs/search.md). */
+  double prefix_bias;
 } xformc_search_options;
 
 XFORMC_API void xformc_search_options_init(xformc_search_options* options, size_t size);

@@ -97,6 +97,7 @@ struct SearchOptions {
   std::optional<int64_t> beam_groups = {};
   std::optional<double> diversity_penalty = {};  // is subtracted for each hypothesis of earlier groups with the token
   std::optional<double> coverage_penalty = {};   // weight of the coverage of the source in the score of a text
+  std::optional<double> prefix_bias = {};        // the share of the probability for prefixes that are not forced
 };
 
 struct SampleOptions {
@@ -303,6 +304,7 @@ inline Search c_options(const SearchOptions& given) {
   set("beam_groups", options.beam_groups, given.beam_groups);
   set("diversity_penalty", options.diversity_penalty, given.diversity_penalty);
   set("coverage_penalty", options.coverage_penalty, given.coverage_penalty);
+  set("prefix_bias", options.prefix_bias, given.prefix_bias);
   const auto word = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
   options.length_penalty_kind = word(given.length_penalty_kind);
   options.stop_rule = word(given.stop_rule);
