@@ -38,7 +38,7 @@ from xformc.compiler.spec import Spec, SpecError
 from xformc.compiler.spec.alignment import SOURCE
 from xformc.compiler.spec.problems import Problem
 from xformc.errors import UserError
-from xformc.files import atomic_directory, writing
+from xformc.files import atomic_directory
 from xformc.format.inputs import Input
 from xformc.format.manifest import FORMAT, Calibration, manifest_checksum, record_file, recorded
 from xformc.format.names import CERTIFICATE, IMPORTED, MANIFEST, MODEL, SPEC
@@ -141,7 +141,7 @@ def build_program(  # noqa: PLR0913 (each is a part of an engine)
         module.load_arrays(weights)
     original = Subject(program, module, out)
     scales = calibrate(module, eights, rounding.examples, progress)
-    with writing(out), atomic_directory(out) as folder:
+    with atomic_directory(out) as folder:
         progress("emit")
         subject = _write_model(replace(original, input_scales=scales), folder, precision, caches)
         (folder / SPEC).write_text(spec.resolved_yaml(), encoding="utf-8")

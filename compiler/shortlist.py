@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, numpy, safe_open
 
 from xformc.errors import UserError
-from xformc.files import atomic_write, writing
+from xformc.files import atomic_write
 from xformc.format.inputs import Input
 
 TENSORS = COMMON, LIKELY = "common", "likely"
@@ -115,7 +115,7 @@ def shortlist_of(found: Mapping[str, NDArray[Any] | None], place: str) -> Shortl
 
 def write_shortlist(shortlist: Shortlist, path: Path) -> None:
     """Write a file, whole or not at all."""
-    with writing(path), atomic_write(path) as partial:
+    with atomic_write(path) as partial:
         files: Any = numpy
         partial.write_bytes(files.save(shortlist.tensors))
 

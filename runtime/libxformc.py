@@ -165,6 +165,9 @@ class CppEngine:
             if name == "prefixes" and value is not None and hasattr(options, name):
                 options.texts = _texts([value] if isinstance(value, str) else list(value))
                 options.prefixes, options.prefix_count = ctypes.addressof(options.texts), len(options.texts)
+            elif name == "stop" and value is not None and hasattr(options, name):
+                options.texts = _texts(value)
+                options.stop, options.stop_count = ctypes.addressof(options.texts), len(value)
             elif name == "suppress_tokens" and value is not None and hasattr(options, name):
                 options.tokens = (_Token * (len(value) + 1))(*map(_token, value))
                 options.suppress_tokens, options.suppress_count = ctypes.addressof(options.tokens), len(value)
@@ -314,7 +317,7 @@ class _SearchOptions(_Options):
         ("prefixes", c_void_p), ("prefix_count", c_size_t), ("whole_texts", c_bool),
         ("length_penalty_kind", c_char_p), ("stop_rule", c_char_p), ("patience", c_double), ("preset", c_char_p),
         *_EDITS, ("beam_groups", c_int64), ("diversity_penalty", c_double),
-        ("coverage_penalty", c_double),
+        ("coverage_penalty", c_double), ("prefix_bias", c_double),
     ]  # fmt: skip
 
 
@@ -322,7 +325,7 @@ class _SampleOptions(_Options):
     INIT = "xformc_sample_options_init"
     _fields_ = [
         ("size", c_size_t), ("seed", c_int64), ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double),
-        ("max_new_tokens", c_int64), *_EDITS,
+        ("max_new_tokens", c_int64), *_EDITS, ("stop", c_void_p), ("stop_count", c_size_t),
     ]  # fmt: skip
 
 

@@ -122,7 +122,7 @@ def small_disk() -> Generator[None]:
 def test_a_file_that_finds_no_room_is_named(
     xformc: CommandLine, copy_engine: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
-    out = tmp_path / "x.svg"
+    out = tmp_path / "new" / "folder" / "x.svg"
     words = (*command, copy_engine) if command == ("translate",) else command
     found = mistake(xformc(*words, "-o", out, stdin="one\n"))
     written = out.with_name("schema.json") if command == ("new", "tagging") else out

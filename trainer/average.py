@@ -8,7 +8,7 @@ import torch
 
 from xformc.compiler.weight_files import Weights, check_shapes, read_weights
 from xformc.errors import UserError
-from xformc.files import atomic_write, writing
+from xformc.files import atomic_write
 from xformc.trainer.checkpoint import list_checkpoints
 from xformc.trainer.tensors import write_tensors
 
@@ -36,7 +36,7 @@ def average_checkpoints(paths: Sequence[Path], out: Path) -> Path:
     means = {name: torch.tensor(total / len(paths), dtype=torch.float32) for name, total in sums.items()}
     metadata = {name: value for name, value in first.metadata.items() if name != "steps"}
     metadata["steps"] = ",".join(found["steps"] for found in all_metadata if "steps" in found)
-    with writing(out), atomic_write(out) as part:
+    with atomic_write(out) as part:
         write_tensors(part, means, metadata)
     return out
 

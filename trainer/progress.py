@@ -234,7 +234,7 @@ def _numbers(line: Mapping[str, object], without: Sequence[str] = ()) -> Numbers
 def _drop_lines_after(metrics: Path, step: int) -> None:
     if metrics.exists():
         kept = [json.dumps(line) + "\n" for line in _kept(metrics, step)]
-        with writing(metrics), atomic_write(metrics) as part:
+        with atomic_write(metrics) as part:
             part.write_text("".join(kept), encoding="utf-8")
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from xformc.errors import UserError
-from xformc.files import atomic_directory, writing
+from xformc.files import atomic_directory
 from xformc.format.names import SPEC
 from xformc.trainer.checkpoint import remove_leavings
 from xformc.trainer.data.label_names import save_labels
@@ -57,7 +57,7 @@ def create_run(
 
     Raises: UserError if it cannot be written; then nothing is left behind.
     """
-    with writing(out), _made_once(out), atomic_directory(out, replace=False) as part:
+    with _made_once(out), atomic_directory(out, replace=False) as part:
         (part / SPEC).write_text(spec_yaml, encoding="utf-8")
         hashes = dict[str, str]()
         if tokenizer is not None:
@@ -123,8 +123,8 @@ def recorded_precision(out: Path) -> str | None:
 def _made_once(out: Path) -> Generator[None]:
     try:
         yield
-    except OSError as error:
-        if error.errno == errno.ENOTEMPTY:
+    except UserError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENOTEMPTY:
             raise _in_use(out) from error
         raise
 

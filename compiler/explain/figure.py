@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 
 from xformc.errors import UserError
-from xformc.files import atomic_write, writing
+from xformc.files import atomic_write
 
 METADATA: dict[str, dict[str, None]] = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {"Software": None}}
 """The formats of pictures, and the metadata to leave out of each, since it differs between runs."""
@@ -27,7 +27,7 @@ def save(figure: Figure, path: Path) -> None:
     kind = check_format(path)
     settings = {"svg.fonttype": "none", "svg.hashsalt": "xformc", "pdf.fonttype": 42}
     plots, drawn = cast(Any, matplotlib), cast(Any, figure)
-    with plots.rc_context(settings), writing(path), atomic_write(path) as temporary:
+    with plots.rc_context(settings), atomic_write(path) as temporary:
         drawn.savefig(temporary, format=kind, dpi=300, metadata=METADATA[kind], facecolor="white")
 
 

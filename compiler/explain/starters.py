@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from xformc.errors import UserError
-from xformc.files import atomic_write, writing
+from xformc.files import atomic_write
 
 HEAD = """\
 # yaml-language-server: $schema={schema}
@@ -100,6 +100,6 @@ def write_starter(task: str, path: Path, schema: str) -> tuple[Path, Path]:
         raise UserError("the file exists already", place=str(path), hint="choose another name with --output")
     beside = path.with_name(SCHEMA)
     for file, text in ((beside, schema), (path, STARTERS[task].replace("{schema}", SCHEMA))):
-        with writing(file), atomic_write(file) as temporary:
+        with atomic_write(file) as temporary:
             temporary.write_text(text, encoding="utf-8")
     return path, beside

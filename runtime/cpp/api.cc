@@ -286,13 +286,14 @@ void xformc_search_options_init(xformc_search_options* options, size_t size) {
                              NAN,
                              XFORMC_DEFAULT,
                              NAN,
+                             NAN,
                              NAN});
 }
 
 void xformc_sample_options_init(xformc_sample_options* options, size_t size) {
   init(options, size,
        xformc_sample_options{size, 0, NAN, XFORMC_DEFAULT, NAN, XFORMC_DEFAULT, nullptr, 0, XFORMC_DEFAULT, NAN, NAN,
-                             NAN});
+                             NAN, nullptr, 0});
 }
 
 xformc_status xformc_load(const char* folder, const xformc_load_options* options, xformc_engine** engine,

@@ -57,6 +57,7 @@ const std::vector<Control>& controls() {
       {BEAM_GROUPS, true, 1, MAX_GROUPS, 1, {}, &Given::beam_groups, nullptr, nullptr},
       {"diversity_penalty", false, 0, MAX_PENALTY, 0, {}, nullptr, &Given::diversity_penalty, nullptr},
       {COVERAGE_PENALTY, false, 0, MAX_PENALTY, 0, {}, nullptr, &Given::coverage_penalty, nullptr},
+      {PREFIX_BIAS, false, 0, MAX_BIAS, 0, {}, nullptr, &Given::prefix_bias, nullptr},
   };
   return found;
 }

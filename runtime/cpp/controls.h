@@ -27,6 +27,7 @@ struct Control {
 
 constexpr const char* BEAM_GROUPS = "beam_groups";
 constexpr const char* COVERAGE_PENALTY = "coverage_penalty";
+constexpr const char* PREFIX_BIAS = "prefix_bias";
 
 // In the order of SearchOptions::controls.
 const std::vector<Control>& controls();

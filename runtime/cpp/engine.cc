@@ -67,7 +67,6 @@ ModelFiles model_files(const std::filesystem::path& folder, const Manifest& mani
 }
 
 // What a call of so many workers needs beside the model.
-Needed needed(const Batching& batching) { return {batching.token_scores, batching.alignment, false}; }
 
 // The tasks whose engines have this method, those with a word in specs if there are any.
 std::vector<std::string> tasks_with(const std::string& method) {
@@ -199,6 +198,7 @@ std::unique_ptr<Task> Engine::sampling(const xformc_sample_options* sampling, co
   }
   const xformc_sample_options given = read_options(sampling);
   const SampleOptions options = resolve(given, manifest_, tokenizer_);
+  if (!options.stops.empty()) throw invalid_argument("stop is an option of language models", "", "leave it out");
   return make_sampling(manifest_, tokenizer_, log_, options, resolve_seed(given), batching);
 }
 
@@ -206,6 +206,7 @@ std::unique_ptr<Task> Engine::generation(const xformc_sample_options* sampling, 
   check_method("generate", "generate");
   const xformc_sample_options given = read_options(sampling);
   const SampleOptions options = resolve(given, manifest_, tokenizer_);
+  if (!options.stops.empty()) require_streams(manifest_);
   check_texts(manifest_.inputs);
   return make_generation(manifest_, tokenizer_, log_, options, resolve_seed(given), batching);
 }
@@ -279,7 +280,7 @@ std::vector<Result> Engine::all(const Task& task, Batching batching, xformc_canc
   results.reserve(rows.size());
   size_t next = 0;
   run_stream(
-      task, session_->shared_by(batching.workers, needed(batching)), stopper, batching,
+      task, session_->shared_by(batching.workers, task.needed(batching)), stopper, batching,
       [&]() -> std::optional<Row> {
         if (next == rows.size()) return std::nullopt;
         return std::move(rows[next++]);
@@ -296,7 +297,7 @@ void Engine::stream(const Task& task, const Batching& batching, xformc_cancel* c
   std::vector<xformc_text> texts(texts_per_item);
   size_t line = 0;
   run_stream(
-      task, session_->shared_by(batching.workers, needed(batching)), stopper, batching,
+      task, session_->shared_by(batching.workers, task.needed(batching)), stopper, batching,
       [&]() -> std::optional<Row> {
         if (!read(texts.data())) return std::nullopt;
         return task.encode(++line, texts.data());
@@ -328,7 +329,7 @@ std::vector<Result> Engine::search(const int64_t* source, size_t rows, size_t le
   }
   Stopper stopper(session_->runtime().api());
   const Running running(run.cancel, stopper);
-  return task->run(session_->shared_by(chosen.workers, needed(chosen)), stopper, pointers);
+  return task->run(session_->shared_by(chosen.workers, task->needed(chosen)), stopper, pointers);
 }
 
 bool Engine::is_here() const { return process_ == getpid(); }

@@ -4,6 +4,7 @@
 #include "task.h"
 #include "texts.h"
 #include "token_scores.h"
+#include "token_stream.h"
 #include "written.h"
 
 namespace xformc {
@@ -32,7 +33,19 @@ class Generation : public Task {
 
   int64_t size(const Row& row) const override { return row.fields[0].positions + options_.max_new_tokens; }
 
+  Needed needed(const Batching& batching) const override {
+    return {batching.token_scores, false, !options_.stops.empty()};
+  }
+
   std::vector<Result> run(const Model& model, const Stopper& stopper, const Rows& rows) const override {
+    std::vector<Result> results =
+        options_.stops.empty() ? continued(model, stopper, rows) : stopped(model, stopper, rows);
+    if (token_scores_) score(model, stopper, rows, results);
+    return results;
+  }
+
+ private:
+  std::vector<Result> continued(const Model& model, const Stopper& stopper, const Rows& rows) const {
     const std::vector<Output> outputs = model.run(feeds(rows).feeds, stopper);
     const Written written(outputs.data(), static_cast<int64_t>(rows.size()), 0, options_.max_new_tokens,
                           text_.vocabulary);
@@ -43,11 +56,19 @@ class Generation : public Task {
       results[i].hypotheses.push_back(
           {added_text(*vocabulary_, rows[i]->fields[0].ids, tokens), written.score(row, 0), std::move(tokens)});
     }
-    if (token_scores_) score(model, stopper, rows, results);
     return results;
   }
 
- private:
+  // One prompt after the other, token by token.
+  std::vector<Result> stopped(const Model& model, const Stopper& stopper, const Rows& rows) const {
+    const TakePiece dropped = [](const std::string&, const Hypothesis&) {};
+    std::vector<Result> results;
+    for (const Row* row : rows) {
+      results.push_back({{stream_tokens(model, stopper, text_, *vocabulary_, *row, options_, 1, dropped)}, {}});
+    }
+    return results;
+  }
+
   Batch feeds(const Rows& rows) const {
     Batch batch;
     std::vector<int64_t> seeds;

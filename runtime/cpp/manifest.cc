@@ -150,8 +150,6 @@ SearchOptions read_search(const Document& document) {
   options.max_length_factor = document.number("max_length_factor", 0, MAX_FACTOR);
   options.max_length_offset = document.integer("max_length_offset", 0, MAX_OFFSET);
   options.controls = read_controls(document);
-  options.biases_prefixes = document.has("prefix_bias");
-  if (options.biases_prefixes) document.number("prefix_bias", 0, MAX_BIAS);
   options.edits = read_edits(document);
   return options;
 }

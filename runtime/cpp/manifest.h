@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "stops.h"
 #include "tasks.h"
 
 namespace xformc {
@@ -61,7 +62,6 @@ struct SearchOptions {
   std::vector<std::optional<double>> controls;      // in the order of `controls()`; none: the engine has no such input
   std::vector<std::vector<int64_t>> prefixes = {};  // tokens that texts begin with: of each, or one for all
   bool whole_texts = false;                         // the prefixes are whole texts
-  bool biases_prefixes = false;                     // the engine may make prefixes likelier instead of forcing them
   Edits edits = {};
 };
 
@@ -71,6 +71,7 @@ struct SampleOptions {
   double top_p = 1;
   int64_t max_new_tokens = 1;
   Edits edits = {};
+  Stops stops = {};  // of a language model, and of a call alone
 };
 
 enum class Kind { tokens, vectors, values, edges };

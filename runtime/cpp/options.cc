@@ -25,7 +25,9 @@ constexpr size_t OLDER_RUN = offsetof(xformc_run_options, tokens_at_once);
 constexpr size_t OLDER_SEARCH = offsetof(xformc_search_options, suppress_tokens);
 constexpr size_t UNGROUPED_SEARCH = offsetof(xformc_search_options, beam_groups);
 constexpr size_t UNCOVERED_SEARCH = offsetof(xformc_search_options, coverage_penalty);
+constexpr size_t UNBIASED_SEARCH = offsetof(xformc_search_options, prefix_bias);
 constexpr size_t OLDER_SAMPLE = offsetof(xformc_sample_options, suppress_tokens);
+constexpr size_t UNSTOPPED_SAMPLE = offsetof(xformc_sample_options, stop);
 
 template <typename Options>
 Options completed(const Options* given, void (*init)(Options*, size_t), const char* name,
@@ -94,11 +96,11 @@ xformc_run_options read_options(const xformc_run_options* given) {
 
 xformc_search_options read_options(const xformc_search_options* given) {
   return completed(given, xformc_search_options_init, "xformc_search_options",
-                   {OLDER_SEARCH, UNGROUPED_SEARCH, UNCOVERED_SEARCH});
+                   {OLDER_SEARCH, UNGROUPED_SEARCH, UNCOVERED_SEARCH, UNBIASED_SEARCH});
 }
 
 xformc_sample_options read_options(const xformc_sample_options* given) {
-  return completed(given, xformc_sample_options_init, "xformc_sample_options", {OLDER_SAMPLE});
+  return completed(given, xformc_sample_options_init, "xformc_sample_options", {OLDER_SAMPLE, UNSTOPPED_SAMPLE});
 }
 
 Batching resolve(const xformc_run_options& given, int64_t workers, int64_t max_batch_tokens) {
@@ -135,7 +137,8 @@ SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manif
     const std::optional<double>& there = unset.controls.at(i);
     const bool is_coverage = control.name == std::string_view(COVERAGE_PENALTY);
     double value = resolved(control, given, there.value_or(control.absent));
-    if (is_coverage && given.whole_texts) value = 0;  // texts are scored as they are likely
+    const bool is_bias = control.name == std::string_view(PREFIX_BIAS);
+    if (given.whole_texts && (is_coverage || is_bias)) value = 0;  // texts are scored as they are likely
     if (value != control.absent && !there) {
       throw invalid_argument(
           "the search of " + manifest.name + " has no " + control.name, "",
@@ -148,7 +151,6 @@ SearchOptions resolve(const xformc_search_options& chosen, const Manifest& manif
     }
     options.controls.push_back(there ? std::optional(value) : std::nullopt);
   }
-  options.biases_prefixes = unset.biases_prefixes;
   options.length_penalty =
       checked("length_penalty", given.length_penalty, unset.length_penalty, -MAX_LENGTH_PENALTY, MAX_LENGTH_PENALTY);
   options.edits = resolve_edits(given_edits(given), unset.edits, manifest, tokenizer, choices * options.beam_size);
@@ -163,6 +165,7 @@ SampleOptions resolve(const xformc_sample_options& given, const Manifest& manife
   options.top_p = checked("top_p", given.top_p, unset.top_p, 0, 1);
   options.max_new_tokens = checked("max_new_tokens", given.max_new_tokens, unset.max_new_tokens, 1, MAX_NEW_TOKENS);
   options.edits = resolve_edits(given_edits(given), unset.edits, manifest, tokenizer, 1);
+  options.stops = Stops(given.stop, given.stop_count);
   return options;
 }
 

@@ -273,7 +273,6 @@ class Search : public Writing {
       if (value && controls()[i].is_integer) batch.add(name, std::vector<int64_t>{static_cast<int64_t>(*value)}, {});
       if (value && !controls()[i].is_integer) batch.add(name, std::vector<float>{static_cast<float>(*value)}, {});
     }
-    if (options_.biases_prefixes && options_.whole_texts) batch.add("prefix_bias", std::vector<float>{0}, {});
     add_edits(batch, options_.edits);
   }
 

@@ -40,6 +40,9 @@ class Task {
   // The row of the texts of one item, on this line, counted from 1. Throws Failure for an item that does not fit.
   virtual Row encode(size_t line, const xformc_text* texts) const = 0;
 
+  // The models that its runs need beside the engine's own.
+  virtual Needed needed(const Batching& batching) const { return {batching.token_scores, batching.alignment, false}; }
+
   // The maximum number of tokens that a row needs.
   virtual int64_t size(const Row& row) const = 0;
 

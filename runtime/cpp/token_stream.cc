@@ -1,6 +1,8 @@
 #include "token_stream.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <optional>
 
 #include "edits.h"
 #include "failure.h"
@@ -53,6 +55,23 @@ void advance(Values& values, Values&& found) {
   }
 }
 
+// A number of tokens to sample that leaves the last position to a call of its own: its caches end there.
+int64_t within(const Values& values, int64_t at_once) {
+  const int64_t left = values.at(POSITIONS).integer() - values.at(AT).integer();
+  return std::max<int64_t>(1, std::min(at_once, left - 1));
+}
+
+// The number of tokens up to the one that completes a stop string, of which those after `before` are new, if one does.
+std::optional<size_t> stop_size(const Stops& stops, const Vocabulary& vocabulary, const Ids& prompt, const Ids& tokens,
+                                size_t before) {
+  if (stops.empty()) return std::nullopt;
+  for (size_t size = before + 1; size <= tokens.size(); ++size) {
+    const Ids some(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(size));
+    if (stops.found(added_text(vocabulary, prompt, some))) return size;
+  }
+  return std::nullopt;
+}
+
 // Takes the tokens and the score of a call that was to write `most` of them.
 void take_tokens(const Values& found, int64_t most, int64_t vocabulary, const std::string& place, Hypothesis& so_far) {
   std::vector<int64_t> shape, one;
@@ -74,26 +93,42 @@ void require_streams(const Manifest& manifest) {
 Hypothesis stream_tokens(const Model& model, const Stopper& stopper, const Input& written, const Vocabulary& vocabulary,
                          const Row& prompt, const SampleOptions& options, int64_t at_once, const TakePiece& take) {
   const Ids& given = prompt.fields[0].ids;
+  const Stops& stops = options.stops;
   Hypothesis so_far{"", 0, {}};
   size_t shown = 0;
   const auto grow = [&](bool last) {
-    so_far.text = added_text(vocabulary, given, so_far.tokens);
-    const auto [piece, count] = after(last ? so_far.text : settled(so_far.text), shown);
+    so_far.text = stops.cut(added_text(vocabulary, given, so_far.tokens));
+    const auto [piece, count] = after(last ? so_far.text : stops.settled(settled(so_far.text)), shown);
     shown = std::max(shown, count);
     if (!piece.empty()) take(std::string(piece), so_far);
   };
-  Batch first, rest;
+  Batch first;
   first.add("prompt", given, {1, static_cast<int64_t>(given.size())});
   first.add("max_new_tokens", std::vector<int64_t>{options.max_new_tokens}, {});
-  add_sampling(rest, options, {prompt.seed});
-  add_edits(rest, options.edits);
-  rest.add("count", std::vector<int64_t>{at_once}, {});
   Values values = model.prompt->run(first.feeds, {}, stopper);
-  while (!has_ended(values)) {
-    if (stopper.stopped()) throw cancelled();
+  // The results of one call, whose tokens follow those so far.
+  const auto sample = [&](int64_t count) {
+    Batch rest;
+    add_sampling(rest, options, {prompt.seed});
+    add_edits(rest, options.edits);
+    rest.add("count", std::vector<int64_t>{count}, {});
     Values found = model.following->run(rest.feeds, values, stopper);
     const int64_t left = options.max_new_tokens - static_cast<int64_t>(so_far.tokens.size());
-    take_tokens(found, std::min(at_once, left), written.vocabulary, model.following->place(), so_far);
+    take_tokens(found, std::min(count, left), written.vocabulary, model.following->place(), so_far);
+    return found;
+  };
+  bool stopped = false;
+  while (!stopped && !has_ended(values)) {
+    if (stopper.stopped()) throw cancelled();
+    const size_t before = so_far.tokens.size();
+    Values found = sample(stops.empty() ? at_once : within(values, at_once));
+    if (const auto size = stop_size(stops, vocabulary, given, so_far.tokens, before)) {
+      stopped = true;
+      if (*size < so_far.tokens.size()) {  // from the values before this call, those tokens alone
+        so_far.tokens.resize(before);
+        found = sample(static_cast<int64_t>(*size - before));
+      }
+    }
     advance(values, std::move(found));
     grow(false);
   }

@@ -16,6 +16,7 @@ from xformc.runtime import Engine, load
 from xformc.runtime.constraints.automaton import Automaton, matching_of, tokens_to_end
 from xformc.runtime.constraints.grammar import of_bytes
 from xformc.runtime.generation.constrain import Spelled
+from xformc.runtime.libxformc import CppEngine
 
 TARGETS: tuple[Target, ...] = ("native", "portable")
 END, FIRST, NEVER = 3, 4, [0, 2, 3]
@@ -171,6 +172,18 @@ def test_biased_prefixes_give_the_same_bits_in_any_batch(engines: dict[Target, E
     one = zip(TEXTS, prefixes, shares, strict=True)
     assert found == [engine.translate([text], prefixes=[own], prefix_bias=share)[0] for text, own, share in one]
     assert any(several[0].tokens[: len(own)] != (*own,) for several, own in zip(found, prefixes, strict=True))
+
+
+@pytest.mark.processor
+def test_libxformc_biases_prefixes(engines: dict[Target, Engine], small_engines: SmallEngines) -> None:
+    cpp, prefixes = CppEngine(small_engines("search", "native"), threads=1), ["two", "", "a man", "zwei", "b", "one"]
+    found = [engines["native"].translate(TEXTS, prefixes=prefixes, prefix_bias=share) for share in (0.0, 0.002, 0.999)]
+    for share, expected in zip((0.0, 0.002, 0.999), found, strict=True):
+        assert cpp.translate(TEXTS, prefixes=prefixes, prefix_bias=share) == expected
+    assert found[0] != found[1] != found[2]
+    with pytest.raises(UserError, match=r"prefix_bias must be a number from 0 to 0.999, not 1"):
+        cpp.translate(["one"], prefix_bias=1.0)
+    assert cpp.score(TEXTS, prefixes, prefix_bias=0.5) == cpp.score(TEXTS, prefixes)
 
 
 def test_constraints_that_do_not_fit_are_refused(engines: dict[Target, Engine]) -> None:

@@ -17,6 +17,7 @@ from xformc.errors import UserError
 from xformc.runtime import Continuation, Engine, load
 from xformc.runtime.generation.stops import Stops
 from xformc.runtime.generation.token_stream import GrowingText
+from xformc.runtime.libxformc import CppEngine
 
 SPEC = """\
 extends: gpt
@@ -95,6 +96,26 @@ def test_a_stopped_text_is_the_plain_one_to_the_bit(folder: Path) -> None:
     kernel_library()
     with load(build(folder, "native"), threads=1) as engine:
         check(engine, [2, 8], exact=True)
+        written_in_cpp(engine, CppEngine(folder / "native", threads=1), ["o", "e", "no such text"])
+
+
+def written_in_cpp(engine: Engine, cpp: CppEngine, stop: list[str]) -> None:
+    """libxformc writes the same, at once, token by token, and in streams of several tokens."""
+    found = engine.generate(PROMPTS, **LONG, stop=stop, token_scores=True)
+    assert cpp.generate(PROMPTS, **LONG, stop=stop, token_scores=True) == found
+    assert any(len(one.tokens) < LONG["max_new_tokens"] for one in found)
+    for at_once in (1, 7):
+        stream = engine.stream_tokens(PROMPTS[0], **LONG, stop=stop, tokens_at_once=at_once)
+        other = cpp.stream_tokens(PROMPTS[0], **LONG, stop=stop, tokens_at_once=at_once)
+        assert list(other) == list(stream) and other.continuation == stream.continuation
+    for wrong in ("", "a" * 1001, "a\ufffd"):
+        with pytest.raises(UserError) as expected:
+            engine.generate(["a"], stop=["b", wrong])
+        with pytest.raises(UserError) as refused:
+            cpp.generate(["a"], stop=["b", wrong])
+        assert str(refused.value) == str(expected.value)
+    with pytest.raises(UserError, match="there are 65 stop strings; at most 64 are allowed"):
+        cpp.generate(["a"], stop=["a"] * 65)
 
 
 STRINGS = some.lists(some.text("ab ", min_size=1, max_size=4), max_size=3)

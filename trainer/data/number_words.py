@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from xformc.errors import UserError
-from xformc.files import atomic_write, writing
+from xformc.files import atomic_write
 
 LARGEST = 999_999
 SMALL = 1000
@@ -60,5 +60,5 @@ def _number_words() -> Callable[..., str]:
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    with writing(path), atomic_write(path) as part:
+    with atomic_write(path) as part:
         part.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -16,7 +16,7 @@ from xformc.compiler.explain.attention.attention_engine import Looked
 from xformc.compiler.explain.attention.attention_maps import AttentionMap
 from xformc.compiler.explain.figure import font, save
 from xformc.compiler.explain.picture.captions import pretty
-from xformc.files import atomic_write, writing
+from xformc.files import atomic_write
 
 NARROW, WIDE, PIECE, LONGEST = 1.1, 2.4, 0.075, 60
 """Minimum and maximum side of a map in a grid, and size per token, in inches; maximum number of tokens with labels."""
@@ -81,7 +81,7 @@ def write_page(looked: Looked, path: Path) -> None:
         resources.files("xformc.compiler.explain.attention").joinpath("attention_page.html").read_text(encoding="utf-8")
     )
     page = template.replace("{{title}}", html.escape(f"Attention of {looked.name}"))
-    with writing(path), atomic_write(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(page.replace("{{data}}", data.replace("<", "\\u003c")), encoding="utf-8")
 
 

@@ -191,6 +191,8 @@ typedef struct xformc_search_options {
   /* The weight of the coverage of the source in the score of a text (docs/search.md); 0: none. Engines have it if their
    * spec asks for it. */
   double coverage_penalty;
+  /* Above 0, the prefixes are not forced: the next token of one has this share of the probability (docs/search.md). */
+  double prefix_bias;
 } xformc_search_options;
 
 XFORMC_API void xformc_search_options_init(xformc_search_options* options, size_t size);
@@ -214,6 +216,10 @@ typedef struct xformc_sample_options {
   double repetition_penalty;
   double presence_penalty;
   double frequency_penalty;
+  /* Stop strings of a language model: a continuation ends before the first of them that it has (docs/search.md). Its
+   * tokens end with the one that completes it. At most 64 of 1 to 1,000 characters. Read before the call returns. */
+  const xformc_text* stop;
+  size_t stop_count;
 } xformc_sample_options;
 
 XFORMC_API void xformc_sample_options_init(xformc_sample_options* options, size_t size);

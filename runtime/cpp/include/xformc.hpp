@@ -97,6 +97,7 @@ struct SearchOptions {
   std::optional<int64_t> beam_groups = {};
   std::optional<double> diversity_penalty = {};  // is subtracted for each hypothesis of earlier groups with the token
   std::optional<double> coverage_penalty = {};   // weight of the coverage of the source in the score of a text
+  std::optional<double> prefix_bias = {};        // the share of the probability for prefixes that are not forced
 };
 
 struct SampleOptions {
@@ -111,6 +112,7 @@ struct SampleOptions {
   std::optional<double> repetition_penalty = {};
   std::optional<double> presence_penalty = {};
   std::optional<double> frequency_penalty = {};
+  std::vector<std::string> stop = {};  // a language model's continuation ends before the first of these that it has
 };
 
 // Ends calls early, from any thread: they throw an Error with XFORMC_CANCELLED. It outlives the calls that use it.
@@ -264,6 +266,7 @@ struct Search : xformc_search_options {
 };
 
 struct Sampling : xformc_sample_options {
+  std::vector<xformc_text> stops;
   std::vector<xformc_token> tokens;
 };
 
@@ -301,6 +304,7 @@ inline Search c_options(const SearchOptions& given) {
   set("beam_groups", options.beam_groups, given.beam_groups);
   set("diversity_penalty", options.diversity_penalty, given.diversity_penalty);
   set("coverage_penalty", options.coverage_penalty, given.coverage_penalty);
+  set("prefix_bias", options.prefix_bias, given.prefix_bias);
   const auto word = [](const std::string& text) { return text.empty() ? nullptr : text.c_str(); };
   options.length_penalty_kind = word(given.length_penalty_kind);
   options.stop_rule = word(given.stop_rule);
@@ -317,6 +321,9 @@ inline Sampling c_options(const SampleOptions& given) {
   set("top_k", options.top_k, given.top_k);
   set("top_p", options.top_p, given.top_p);
   set("max_new_tokens", options.max_new_tokens, given.max_new_tokens);
+  for (const std::string& text : given.stop) options.stops.push_back({text.data(), text.size()});
+  options.stop = options.stops.data();
+  options.stop_count = options.stops.size();
   set_edits(given, options);
   return options;
 }

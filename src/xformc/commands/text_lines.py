@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from xformc.errors import UserError, refuse_together
 from xformc.extras import import_extra
-from xformc.files import FULL, atomic_write
+from xformc.files import atomic_write
 from xformc.format.inputs import Input
 from xformc.runtime.media.reader import suffixes_of
 from xformc.runtime.session import thread_count
@@ -138,20 +138,8 @@ def output_text(path: Path | None) -> Generator[IO[str]]:
             yield handle
         return
     opener = {".gz": gzip.open, ".zst": _open_zstd}.get(file.suffix, open)
-    with _replaced(file) as part, cast(IO[str], opener(part, "wt", encoding="utf-8")) as handle:
+    with atomic_write(file) as part, cast(IO[str], opener(part, "wt", encoding="utf-8")) as handle:
         yield handle
-
-
-@contextmanager
-def _replaced(file: Path) -> Generator[Path]:
-    """`atomic_write`, whose errors name the file and not the temporary one."""
-    try:
-        with atomic_write(file) as part:
-            yield part
-    except OSError as error:
-        if error.errno not in FULL and not str(error.filename).endswith(".partial"):
-            raise
-        raise UserError(f"cannot be written: {error.strerror}", place=str(file)) from error
 
 
 def write_results(results: Generator[Result], render: Callable[[int, Result], str], path: Path | None = None) -> None:

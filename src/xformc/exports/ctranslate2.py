@@ -25,7 +25,7 @@ from xformc.exports.ctranslate2_decoder import decoder_model
 from xformc.exports.ctranslate2_layers import Writer
 from xformc.exports.source import Source, read_source, spec_of
 from xformc.exports.vocabulary_map import write_vocabulary_map
-from xformc.files import atomic_directory, writing
+from xformc.files import atomic_directory
 from xformc.format.names import MANIFEST, MODEL, SHORTLIST
 from xformc.imports.origins.ctranslate2_shortlist import VOCABULARY_MAP
 from xformc.runtime.text.tokenizer import open_vocabulary
@@ -73,7 +73,7 @@ def export_ctranslate2(path: Path, out: Path, quantization: Quantization | None 
         shape = find_shape(source.spec, source.arrays, str(path))
         model = _model(specs, shape, source.spec, source.arrays, (names[0], names[1]))
         model.config.add_source_eos = source.spec.inputs[SOURCE].special.ends
-    with writing(out), atomic_directory(out, replace=False) as part:
+    with atomic_directory(out, replace=False) as part:
         model.optimize(quantization=quantization)
         model.save(str(part))
         if shortlist is not None:

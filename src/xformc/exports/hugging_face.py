@@ -17,7 +17,7 @@ from xformc.exports.solve import solve, unsaid
 from xformc.exports.source import Source, read_source, spec_of
 from xformc.exports.tensors import Format, foreign_tensors, rounded
 from xformc.exports.tokenizers import SETTINGS, write_tokenizer
-from xformc.files import atomic_directory, writing
+from xformc.files import atomic_directory
 from xformc.imports.banned import said_of
 from xformc.imports.characters import CTC
 from xformc.imports.checkpoint import SINGLE
@@ -93,7 +93,7 @@ def export_hugging_face(
     match = find_match(source, family, table)
     tensors = foreign_tensors(match.family, match.config, match.source.spec.graph(), match.source.arrays)
     stored = rounded(tensors, precision)
-    with writing(out), atomic_directory(out, replace=False) as part:
+    with atomic_directory(out, replace=False) as part:
         config, generation = _configs(match, source, precision)
         _write_json(part / CONFIG, config)
         sizes = source.spec.sizes

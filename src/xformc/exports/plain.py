@@ -9,7 +9,7 @@ from xformc.compiler.pipeline import SEARCH, begin, run_passes
 from xformc.compiler.results.kind import KINDS
 from xformc.exports.source import Source, read_source
 from xformc.exports.tensors import Format, rounded
-from xformc.files import atomic_directory, writing
+from xformc.files import atomic_directory
 from xformc.format.names import MODEL, SPEC
 from xformc.trainer.data.label_names import save_labels
 from xformc.trainer.run import check_free
@@ -27,7 +27,7 @@ def export_safetensors(path: Path, out: Path, precision: Format) -> int:
     check_free(out)
     source = read_source(path)
     stored = rounded(source.arrays, precision)
-    with writing(out), atomic_directory(out, replace=False) as part:
+    with atomic_directory(out, replace=False) as part:
         write_tensors(part / WEIGHTS, stored, {"format": "pt"})
         _copy(source, part)
     return sum(array.size for array in source.arrays.values())
@@ -46,7 +46,7 @@ def export_onnx(path: Path, out: Path) -> tuple[list[str], list[str]]:
     initializers = Initializers(source.arrays)
     names = [f"{result.name}{KINDS[result.kind].raw}" for result in source.spec.results]
     model = forward_model(graph, initializers, target="portable", names=names)
-    with writing(out), atomic_directory(out, replace=False) as part:
+    with atomic_directory(out, replace=False) as part:
         save_models({MODEL: model}, initializers, part)
         _copy(source, part)
     return [value.name for value in model.graph.input], names

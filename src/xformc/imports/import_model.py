@@ -16,7 +16,7 @@ from xformc.compiler.spec.special_tokens import NONE
 from xformc.compiler.spec.tree import Plain, Scalar, write_yaml
 from xformc.compiler.weight_files import graph_shapes
 from xformc.errors import UserError
-from xformc.files import atomic_directory, writing
+from xformc.files import atomic_directory
 from xformc.format.names import IMPORTED, SHORTLIST, SPEC, WEIGHTS
 from xformc.imports.banned import banned, banned_at_first, forced, shortest, spoken
 from xformc.imports.config import CONFIG, label_names, resolve
@@ -97,7 +97,7 @@ def import_model(source: Path, out: Path, table: Path | None = None, *, compare:
     if compared is not None and not compared.passed:
         raise UserError(f"the import does not compute the origin's logits: {compared.line()}", place=str(source))
     record = {"xformc": __version__, "family": family.name, "replay": None if compared is None else {**vars(compared)}}
-    with writing(out), atomic_directory(out, replace=False) as part:
+    with atomic_directory(out, replace=False) as part:
         (part / SPEC).write_text(text, encoding="utf-8")
         if tokenizer is not None:
             tokenizer.write(part)

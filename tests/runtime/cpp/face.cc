@@ -321,6 +321,10 @@ void check_sampling(const std::string& draw) {
   xformc::SampleOptions sampling;
   sampling.seed = 7;
   const auto found = engine.sample({"two dogs", "hello"}, sampling);
+  xformc::SampleOptions stopped;
+  stopped.stop = {"END"};
+  CHECK(std::string(error_of([&] { engine.sample({"hello"}, stopped); }).message()) ==
+        "stop is an option of language models");
   CHECK(found.size() == 2 && found[0].hypotheses.size() == 1 && !found[0].hypotheses[0].text.empty());
   CHECK(found[0].results.size() == 1 && found[0].results[0].name == "total");
   const std::vector<int64_t> ids = engine.encode("words", "two dogs");
@@ -394,6 +398,11 @@ void check_stream_of_tokens(const std::string& model) {
     std::string text;
     const auto found = engine.stream_tokens("hello", [&](std::string_view piece) { text += piece; }, sampling, run);
     CHECK(text == whole.text && found.text == whole.text && found.tokens == whole.tokens);
+    xformc::SampleOptions stopped = sampling;
+    stopped.stop = {"no such text", whole.text.substr(whole.text.size() / 2, 2)};
+    const auto cut = engine.stream_tokens("hello", [](std::string_view) {}, stopped, run);
+    CHECK(cut.text == whole.text.substr(0, whole.text.find(stopped.stop[1])) && cut.tokens.size() < whole.tokens.size());
+    CHECK(engine.generate("hello", stopped).tokens == cut.tokens);
   }
   int left = 2;
   const auto first = engine.stream_tokens("hello", [&](std::string_view) { return --left > 0; }, sampling);

@@ -128,7 +128,11 @@ def test_links_are_those_of_python(xformc: CommandLine, xformc_run: Path, tmp_pa
 
 def test_streams_and_prompts_are_those_of_python(xformc: CommandLine, xformc_run: Path, language_model: Path) -> None:
     engine, lines = FOLDER / "tales", "two dogs \n\nhello\n"
-    for options in (("--seed", "3", "--stream"), ("--max-new-tokens", "1", "--stream"), ("--no-stream",)):
+    stops = ("--stop", "o", "--stop", "\u6f22")
+    for options in (
+        ("--seed", "3", "--stream"), ("--max-new-tokens", "1", "--stream"), ("--no-stream",), (*stops, "--stream"),
+        (*stops, "--no-stream"), (*stops, "--json"),
+    ):  # fmt: skip
         expected = xformc("generate", engine, *options, stdin=lines)
         assert expected.code == 0 and run(xformc_run, engine, *options, stdin=lines) == expected
     lines = '"two\\ndogs \\u00e9\\ud83d\\ude00"\n {"prompt": [1.5e3, {"b": 1}, null], "prompt" : "one\\t"}  \n'
@@ -308,14 +312,12 @@ def test_the_help_shows_every_option_of_the_commands(xformc: CommandLine, xformc
             "--mbr",
             "--draft",
             "--draft-tokens",
-            "--stop",
             "--regex",
             "--json-schema",
             "--slots",
             "--samples",
             "--phrases",
             "--alternatives",
-            "--prefix-bias",
             "--part",
             "--language",
             "--task",
