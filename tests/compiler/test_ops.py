@@ -38,9 +38,18 @@ LOSSES = {
     "ctc_loss",
     "deviation",
     "contrastive",
+    "later_labels",
     "mean_loss",
 }
-TRAINING_ONLY = {"dropout", "auxiliary_loss", "linear_attention", "linear_scan", "previous", *LOSSES}
+TRAINING_ONLY = {
+    "dropout",
+    "auxiliary_loss",
+    "later_token_loss",
+    "linear_attention",
+    "linear_scan",
+    "previous",
+    *LOSSES,
+}
 
 
 CASES = {
