@@ -22,9 +22,9 @@ struct Field {
 
 // One example, with a field for each input of the engine that it feeds.
 struct Row {
-  std::vector<Field> fields;
+  std::vector<Field> fields = {};
   int64_t seed = 0;  // of sampling; for examples, the number of the row, to which that of the call is added
-  std::vector<Words> words, target_words;  // of alignments: those of each token of the source, and of a given text
+  std::vector<Words> words = {}, target_words = {};  // of alignments: those of each token of the source and of a text
 
   int64_t longest() const;  // the largest number of positions of its tokens and vectors
 };

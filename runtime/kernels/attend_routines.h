@@ -243,7 +243,8 @@ INLINE void score(const Memory<Stored>& memory, const Group& group, int first, f
   if constexpr (QUERIES > 1) {
     Memory<Stored> rest = memory;
     rest.ahead_count = 0;
-    if (group.size > first + QUERIES) score<QUERIES / 2>(rest, group, first + QUERIES, scores);
+    const bool more = first + QUERIES < Group::MOST && group.size > first + QUERIES;
+    if (more) score<QUERIES / 2>(rest, group, first + QUERIES, scores);
   }
 }
 
