@@ -217,7 +217,8 @@ std::unique_ptr<Task> Engine::prediction(const Batching& batching) const {
 }
 
 std::unique_ptr<Task> Engine::scoring(const Batching& batching) const {
-  check_method("score", "generate");
+  const bool searches = manifest_.decoding() == Decoding::search;
+  check_method("score", "generate", searches ? ", with the texts as prefixes that are whole_texts" : "");
   check_texts(manifest_.inputs);
   return make_scoring(manifest_, tokenizer_, log_, batching);
 }
@@ -252,13 +253,13 @@ Batching Engine::batching(const xformc_run_options& run) const {
   return resolve(run, session_->workers(), written ? MAX_BATCH_TOKENS : MAX_BATCH_POSITIONS);
 }
 
-void Engine::check_method(const char* called, const std::string& method) const {
+void Engine::check_method(const char* called, const std::string& method, const char* how) const {
   check_process();
   const std::string right = engine_task(manifest_.task).method;
   if (right == method) return;
   throw invalid_argument(manifest_.name + " is a " + manifest_.task + " engine; " + called + " needs a " +
                              joined(tasks_with(method), " or ") + " engine",
-                         "", "use " + function_of(manifest_.task));
+                         "", "use " + function_of(manifest_.task) + how);
 }
 
 std::vector<Result> Engine::all(const Task& task, const Batching& batching, xformc_cancel* cancel,

@@ -85,7 +85,8 @@ class Engine {
 
  private:
   SearchOptions search_options(const xformc_search_options* search) const;
-  void check_method(const char* called, const std::string& method) const;
+  // Throws Failure, with a hint that ends with `how`, unless calls of this engine are by `method`.
+  void check_method(const char* called, const std::string& method, const char* how = "") const;
   void check_texts(const std::vector<Input>& inputs) const;
   void check_process() const;
 

@@ -5,8 +5,9 @@
 #include <xformc.h>
 
 static int report(xformc_error* error) {
-  fprintf(stderr, "error: %s: %s\nhint: %s\n", xformc_error_place(error), xformc_error_message(error),
-          xformc_error_hint(error));
+  const char *place = xformc_error_place(error), *hint = xformc_error_hint(error);
+  fprintf(stderr, "error: %s%s%s\n", place, *place == '\0' ? "" : ": ", xformc_error_message(error));
+  if (*hint != '\0') fprintf(stderr, "hint: %s\n", hint);
   xformc_error_free(error);
   return 2;
 }

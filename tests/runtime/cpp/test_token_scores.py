@@ -37,6 +37,7 @@ def test_an_engine_without_them_says_so(copy_engine: Path) -> None:
     other = CppEngine(copy_engine)
     with pytest.raises(UserError, match="has no scores of tokens"):
         other.translate(["two"], token_scores=True)
-    with pytest.raises(UserError, match="copy is a translation engine; score needs a language_model engine"):
+    wanted = "copy is a translation engine; score needs a language_model engine"
+    with pytest.raises(UserError, match=f"{wanted}\\n.*xformc_translate, with the texts as prefixes"):
         other.score(["two"])
     other.close()
