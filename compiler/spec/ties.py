@@ -185,7 +185,8 @@ def _hint(pattern: Pattern, declared: Iterable[str], left_out: Set[str]) -> str 
     stage = pattern.parts[0]
     if stage in left_out:
         return f"nothing uses the stage {stage}, so it is left out; if it makes the result, name it under `results`"
-    return suggest(pattern.text, _beginnings(declared, len(pattern.parts)))
+    own = [path for path in declared if path.split("/")[0] == stage]
+    return suggest(pattern.text, _beginnings(own or declared, len(pattern.parts)))
 
 
 def _beginnings(paths: Iterable[str], length: int) -> Sequence[str]:
