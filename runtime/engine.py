@@ -1,8 +1,10 @@
 """The engine: it translates, continues or labels text and arrays. The search itself is inside its ONNX model."""
 
+from functools import partial
 from pathlib import Path
 
-from xformc.format.manifest import check_files
+from xformc.errors import UserError
+from xformc.format.manifest import Manifest, check_files
 from xformc.format.names import MANIFEST
 from xformc.format.reader import read_manifest
 from xformc.runtime.devices.device import DeviceName
@@ -12,6 +14,7 @@ from xformc.runtime.methods.predicting import Predicting
 from xformc.runtime.methods.scoring import Scoring
 from xformc.runtime.methods.serving import Serving
 from xformc.runtime.methods.transcribing import Transcribing
+from xformc.runtime.session import AGAIN
 from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import Batching
 from xformc.runtime.text.tokenizer import load_tokenizer
@@ -51,6 +54,7 @@ def load(
     check_operators(folder, manifest)
     check_kinds(manifest.results, str(folder / MANIFEST))
     check_files(folder, manifest, verify_hashes=verify_hashes)
+    folder = folder.resolve()  # where a link leads now, from wherever the process goes: other models are opened later
     session = open_session(
         folder,
         manifest.inputs,
@@ -62,5 +66,13 @@ def load(
         device=device,
         plans=manifest.plans,
         files=manifest.files,
+        require_unchanged=partial(_require_unchanged, folder, manifest),
     )
     return Engine(manifest, load_tokenizer(folder, manifest), session)
+
+
+def _require_unchanged(folder: Path, manifest: Manifest) -> None:
+    """Check that the folder has the engine that was loaded from it. Raises: UserError."""
+    if read_manifest(folder) != manifest:
+        raise UserError("the engine in this folder has changed since it was loaded", place=str(folder), hint=AGAIN)
+    check_files(folder, manifest, verify_hashes=False)

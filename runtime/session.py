@@ -22,6 +22,7 @@ from xformc.runtime.results import REBUILD, Expected, check_results
 logger = logging.getLogger(__name__)
 
 MAX_THREADS = 1024
+AGAIN = "load it again with xformc.load"
 _FATAL_ONLY = 4
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -62,13 +63,17 @@ class Session:
         vocabularies: Vocabularies = USUAL,
         *,
         others: "Mapping[str, Callable[[int], Session]]" = MappingProxyType({}),
+        require_unchanged: Callable[[], None] = lambda: None,
     ) -> None:
         """`make` returns an executor for a number of workers; `place` is the folder, for error messages. `others` opens
-        the session of another model of the engine for a number of workers, by the model's file name."""
+        the session of another model of the engine for a number of workers, by the model's file name.
+        `require_unchanged` raises UserError if the folder has another engine than at first; it is called before a file
+        is opened later."""
         self._make, self._outputs, self._place = make, outputs, place
         self.workers, self.of_text, self.vocabularies = workers, of_text, vocabularies
         self._options: Any = onnx_runtime().RunOptions()
         self._open_others, self._beside = others, dict[tuple[str, int], Session]()
+        self._require_unchanged = require_unchanged
         self._shared: dict[int, Session] = {}
         self._opening, self._ended = threading.Lock(), threading.Event()
         try:
@@ -85,9 +90,12 @@ class Session:
         with self._opening:
             self.require_open()
             if workers not in self._shared:
+                self._require_unchanged()
                 of_text = None if self.of_text is None else self.of_text.shared_by(workers)
                 made = (self._make, self._outputs, self._place, workers, of_text, self.vocabularies)
-                self._shared[workers] = Session(*made, others=self._open_others)
+                self._shared[workers] = Session(
+                    *made, others=self._open_others, require_unchanged=self._require_unchanged
+                )
             return self._shared[workers]
 
     def beside(self, file: str) -> "Session | None":
@@ -98,6 +106,7 @@ class Session:
             self.require_open()
             key = file, self.workers
             if key not in self._beside:
+                self._require_unchanged()
                 self._beside[key] = self._open_others[file](self.workers)
             return self._beside[key]._twin(self._options)
 
@@ -180,7 +189,7 @@ class _Closed:
 
 
 def _refuse(_: int) -> NoReturn:
-    raise UserError("the engine is closed", hint="load it again with xformc.load")
+    raise UserError("the engine is closed", hint=AGAIN)
 
 
 def open_model(

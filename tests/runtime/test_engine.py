@@ -1,4 +1,5 @@
 import logging
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -220,6 +221,35 @@ def test_translate_gives_the_same_with_several_workers(copy_engine: Path) -> Non
         for workers in (None, 1, 3):
             found = loaded.translate_stream(texts, workers=workers, window=50, max_batch_tokens=600)
             assert [[best.text for best in hypotheses] for hypotheses in found] == expected
+
+
+def test_an_engine_that_was_replaced_is_not_mixed_with_the_loaded_one(own_engine: Path, endless_engine: Path) -> None:
+    with load(own_engine, threads=1) as engine:
+        shutil.copytree(endless_engine, own_engine, dirs_exist_ok=True)
+        assert engine.translate(["hello world"])[0][0].text == "hello world"
+        with pytest.raises(UserError, match="the engine in this folder has changed since it was loaded") as caught:
+            engine.translate(["hello world"], workers=2)
+        assert caught.value.place == str(own_engine)
+        assert caught.value.hint == "load it again with xformc.load"
+
+
+def test_an_engine_that_is_cut_while_it_is_replaced_is_named(own_engine: Path) -> None:
+    with load(own_engine, threads=1) as engine:
+        (own_engine / "model.onnx").write_bytes(b"")
+        with pytest.raises(UserError, match=r"model.onnx: has 0 bytes"):
+            engine.translate(["hello world"], workers=2)
+
+
+def test_an_engine_stays_the_one_to_which_a_link_led(
+    own_engine: Path, endless_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "current").symlink_to(own_engine)
+    monkeypatch.chdir(tmp_path)
+    with load("current", threads=1) as engine:
+        (tmp_path / "current").unlink()
+        (tmp_path / "current").symlink_to(endless_engine)
+        monkeypatch.chdir("/")
+        assert engine.translate(["hello world"], workers=2)[0][0].text == "hello world"
 
 
 def test_a_batch_holds_sources_and_hypotheses_at_their_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
