@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.inputs import USUAL, Vocabularies
 from xformc.format.targets import TRAITS, Target
+from xformc.runtime.forks import keep_in_children
 from xformc.runtime.library import library_for
 from xformc.runtime.onnx_runtime import onnx_runtime
 from xformc.runtime.results import REBUILD, Expected, check_results
@@ -224,6 +225,7 @@ def open_model(
     start = time.perf_counter()
     session = onnx_runtime().InferenceSession(str(path), options, providers=list(providers))
     seconds = time.perf_counter() - start
+    keep_in_children(session)
     logger.debug("%s: opened in %.2f s for %d threads", path, seconds, options.intra_op_num_threads)
     return session
 

@@ -1,7 +1,9 @@
 """The error for mistakes in a user's input: what is wrong, where, and how to fix it."""
 
+import copyreg
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 
 class UserError(Exception):
@@ -17,6 +19,10 @@ class UserError(Exception):
         where = f"{self.place}: " if self.place else ""
         advice = f"\nhint: {self.hint}" if self.hint else ""
         return f"{where}{self.message}{advice}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be made again without `__init__`, whatever it takes: an error that cannot be ends a pool of processes."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def refuse_together(given: Mapping[str, object], hint: str | None = None) -> None:
