@@ -1,9 +1,11 @@
 import logging
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,20 @@ from tiny_engine import SENTENCES
 from xformc.errors import UserError
 from xformc.runtime import Engine, Hypothesis, SearchArguments, load
 from xformc.runtime.session import Session
+
+
+@contextmanager
+def another_user(file: Path) -> Generator[None]:
+    """Be a user who may not read the file; root may read all, so it becomes another one."""
+    file.chmod(0)
+    own = os.geteuid()
+    if own == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
+
 
 EMPTY = [Hypothesis("", 0.0, ())]
 
@@ -284,6 +300,19 @@ def test_what_is_no_text_is_named(engine: Engine) -> None:
     wrong: Any = [["a", "b"]]
     with pytest.raises(UserError, match=r"line 1: a text must be a str, found list\nhint: engine.search takes ids"):
         engine.translate(wrong)
+
+
+def test_an_engine_that_may_not_be_read_is_named(own_engine: Path) -> None:
+    with another_user(own_engine / "model.onnx"):
+        for verify_hashes in (True, False):
+            with pytest.raises(UserError, match=r"cannot be read: Permission denied\nhint: let the user") as caught:
+                load(own_engine, verify_hashes=verify_hashes)
+            assert str(caught.value.place).startswith(str(own_engine))
+
+
+def test_a_name_that_the_system_refuses_is_named() -> None:
+    with pytest.raises(UserError, match="xxx: cannot be read: File name too long"):
+        load("x" * 300)
 
 
 def test_a_device_that_there_is_not_is_named(copy_engine: Path) -> None:
