@@ -40,6 +40,7 @@ class Executor(Protocol):
 
 _NO_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation")
 _LESS = "lower max_batch_tokens, or use a narrower beam"
+_MORE = "give the process more memory: the limit may be that of `ulimit -v` or of a container"
 
 
 class StoppedError(UserError):
@@ -82,7 +83,7 @@ class Session:
         except UserError:
             raise
         except Exception as error:
-            raise self._failure("cannot be loaded", error) from error
+            raise self._failure("cannot be loaded", error, _MORE) from error
 
     def shared_by(self, workers: int) -> "Session":
         """Return a session of the same engine for this number of workers; each is opened once and kept."""
@@ -171,9 +172,9 @@ class Session:
         check_results(dict(zip(self._outputs, results, strict=True)), expected, self._place)
         return results
 
-    def _failure(self, what: str, error: Exception) -> UserError:
+    def _failure(self, what: str, error: Exception, less: str = _LESS) -> UserError:
         if isinstance(error, MemoryError) or any(part in str(error) for part in _NO_MEMORY):
-            return UserError(f"the model {what}: out of memory", place=self._place, hint=_LESS)
+            return UserError(f"the model {what}: out of memory", place=self._place, hint=less)
         first_line = (str(error).splitlines() or [type(error).__name__])[0][:300]
         return UserError(f"the model {what}: {first_line}", place=self._place, hint=REBUILD)
 

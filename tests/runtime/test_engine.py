@@ -330,3 +330,11 @@ def test_a_lack_of_memory_is_named() -> None:
     with pytest.raises(UserError, match="the model failed on this input: out of memory") as caught:
         session.run({})
     assert caught.value.hint == "lower max_batch_tokens, or use a narrower beam"
+
+    def lack(workers: int) -> Any:
+        raise MemoryError
+
+    with pytest.raises(
+        UserError, match="the model cannot be loaded: out of memory\nhint: give the process more memory"
+    ):
+        Session(lack, ("tokens",), "engine")
