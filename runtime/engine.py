@@ -59,7 +59,6 @@ def load(
         check_operators(folder, manifest)
         check_kinds(manifest.results, str(folder / MANIFEST))
         check_files(folder, manifest, verify_hashes=verify_hashes)
-        tokenizer = load_tokenizer(folder, manifest)
     folder = folder.resolve()  # where a link leads now, from wherever the process goes: other models are opened later
     session = open_session(
         folder,
@@ -74,7 +73,7 @@ def load(
         files=manifest.files,
         require_unchanged=partial(_require_unchanged, folder, manifest),
     )
-    return Engine(manifest, tokenizer, session)
+    return Engine(manifest, load_tokenizer(folder, manifest), session)
 
 
 @contextmanager

@@ -1,6 +1,5 @@
 """The error for mistakes in a user's input: what is wrong, where, and how to fix it."""
 
-import copyreg
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -22,7 +21,11 @@ class UserError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Be made again without `__init__`, whatever it takes: an error that cannot be ends a pool of processes."""
-        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # pyright: ignore[reportAttributeAccessIssue]
+        return _again, (type(self), *self.args), self.__dict__
+
+
+def _again(kind: type[UserError], *arguments: object) -> UserError:
+    return kind.__new__(kind, *arguments)
 
 
 def refuse_together(given: Mapping[str, object], hint: str | None = None) -> None:

@@ -123,7 +123,7 @@ def verify(
     \b
     xformc verify demo/engine
     xformc verify demo/engine --runtime cpp               the same tokens, texts and score bits through libxformc
-    xformc verify demo/engine --json                      the same as certificate.json has
+    xformc verify demo/engine --json                      one object, as certificate.json has it
 
     Without PyTorch it checks what needs the engine alone: the files, the model's inputs and outputs, and that results
     do not depend on the batch. The exit code is 2 if a check fails.
