@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 
 from xformc.compiler.graph.graph import Graph
 from xformc.errors import UserError
-from xformc.format.names import WEIGHTS
+from xformc.format.names import SPEC, WEIGHTS
 
 READABLE = ("F32", "F16", "F64")
 LISTED = 8
@@ -81,11 +81,12 @@ def find_weights(path: Path) -> Path:
     if (path / WEIGHTS).is_file():
         return path / WEIGHTS
     checkpoints = sorted(path.glob(f"checkpoints/[0-9]*/{WEIGHTS}"))
-    if checkpoints:
+    if checkpoints or (path / SPEC).is_file():
+        other = f", or pass a checkpoint: {checkpoints[-1].parent}" if checkpoints else ""
         raise UserError(
             "this run is not finished, so it has no averaged weights yet",
             place=str(path),
-            hint=f"finish it with --resume, or pass a checkpoint: {checkpoints[-1].parent}",
+            hint=f"finish it with --resume{other}",
         )
     raise UserError(
         f"has no {WEIGHTS}", place=str(path), hint="pass a run, one of its checkpoints, or a .safetensors file"

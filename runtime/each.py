@@ -78,7 +78,8 @@ def values_of(
         shared = [name for name in given if name in SHAPES]
         try:
             if shared:
-                raise UserError(f"{shared[0]} is one number for all texts", hint="give it beside the texts")
+                hint = "give it once for all of them: beside the texts, or to `serve`"
+                raise UserError(f"{shared[0]} is one number for all texts", hint=hint)
             if given:
                 manifest.require(TAKES_OPTIONS_BY_TEXT, ", ".join(given))
             return own_values(resolve(given)) if given else {}

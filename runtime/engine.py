@@ -1,8 +1,14 @@
 """The engine: it translates, continues or labels text and arrays. The search itself is inside its ONNX model."""
 
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from errno import EACCES
+from functools import partial
 from pathlib import Path
 
-from xformc.format.manifest import check_files
+from xformc.errors import UserError
+from xformc.format.manifest import Manifest, check_files
 from xformc.format.names import MANIFEST
 from xformc.format.reader import read_manifest
 from xformc.runtime.devices.device import DeviceName
@@ -12,6 +18,7 @@ from xformc.runtime.methods.predicting import Predicting
 from xformc.runtime.methods.scoring import Scoring
 from xformc.runtime.methods.serving import Serving
 from xformc.runtime.methods.transcribing import Transcribing
+from xformc.runtime.session import AGAIN
 from xformc.runtime.sessions import open_session
 from xformc.runtime.stream import Batching
 from xformc.runtime.text.tokenizer import load_tokenizer
@@ -47,10 +54,12 @@ def load(
     """
     folder = Path(directory)
     Batching(workers)
-    manifest = read_manifest(folder)
-    check_operators(folder, manifest)
-    check_kinds(manifest.results, str(folder / MANIFEST))
-    check_files(folder, manifest, verify_hashes=verify_hashes)
+    with _readable(folder):
+        manifest = read_manifest(folder)
+        check_operators(folder, manifest)
+        check_kinds(manifest.results, str(folder / MANIFEST))
+        check_files(folder, manifest, verify_hashes=verify_hashes)
+    folder = folder.resolve()  # where a link leads now, from wherever the process goes: other models are opened later
     session = open_session(
         folder,
         manifest.inputs,
@@ -62,5 +71,25 @@ def load(
         device=device,
         plans=manifest.plans,
         files=manifest.files,
+        require_unchanged=partial(_require_unchanged, folder, manifest),
     )
     return Engine(manifest, load_tokenizer(folder, manifest), session)
+
+
+@contextmanager
+def _readable(folder: Path) -> Generator[None]:
+    """Name the file of the folder that the system does not let this process read. Raises: UserError."""
+    try:
+        yield
+    except OSError as error:
+        hint = "let the user of this process read the engine's folder and files" if error.errno == EACCES else None
+        place = str(folder) if error.filename is None else os.fsdecode(error.filename)
+        raise UserError(f"cannot be read: {error.strerror or error}", place=place, hint=hint) from error
+
+
+def _require_unchanged(folder: Path, manifest: Manifest) -> None:
+    """Check that the folder has the engine that was loaded from it. Raises: UserError."""
+    with _readable(folder):
+        if read_manifest(folder) != manifest:
+            raise UserError("the engine in this folder has changed since it was loaded", place=str(folder), hint=AGAIN)
+        check_files(folder, manifest, verify_hashes=False)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from xformc.errors import UserError
 from xformc.format.inputs import USUAL, Vocabularies
 from xformc.format.targets import TRAITS, Target
+from xformc.runtime.forks import keep_in_children
 from xformc.runtime.library import library_for
 from xformc.runtime.onnx_runtime import onnx_runtime
 from xformc.runtime.results import REBUILD, Expected, check_results
@@ -22,6 +23,7 @@ from xformc.runtime.results import REBUILD, Expected, check_results
 logger = logging.getLogger(__name__)
 
 MAX_THREADS = 1024
+AGAIN = "load it again with xformc.load"
 _FATAL_ONLY = 4
 
 Arrays = Mapping[str, NDArray[Any]]
@@ -38,6 +40,7 @@ class Executor(Protocol):
 
 _NO_MEMORY = ("Failed to allocate memory", "bad_alloc", "bad allocation")
 _LESS = "lower max_batch_tokens, or use a narrower beam"
+_MORE = "give the process more memory: the limit may be that of `ulimit -v` or of a container"
 
 
 class StoppedError(UserError):
@@ -62,13 +65,17 @@ class Session:
         vocabularies: Vocabularies = USUAL,
         *,
         others: "Mapping[str, Callable[[int], Session]]" = MappingProxyType({}),
+        require_unchanged: Callable[[], None] = lambda: None,
     ) -> None:
         """`make` returns an executor for a number of workers; `place` is the folder, for error messages. `others` opens
-        the session of another model of the engine for a number of workers, by the model's file name."""
+        the session of another model of the engine for a number of workers, by the model's file name.
+        `require_unchanged` raises UserError if the folder has another engine than at first; it is called before a file
+        is opened later."""
         self._make, self._outputs, self._place = make, outputs, place
         self.workers, self.of_text, self.vocabularies = workers, of_text, vocabularies
         self._options: Any = onnx_runtime().RunOptions()
         self._open_others, self._beside = others, dict[tuple[str, int], Session]()
+        self._require_unchanged = require_unchanged
         self._shared: dict[int, Session] = {}
         self._opening, self._ended = threading.Lock(), threading.Event()
         try:
@@ -76,7 +83,7 @@ class Session:
         except UserError:
             raise
         except Exception as error:
-            raise self._failure("cannot be loaded", error) from error
+            raise self._failure("cannot be loaded", error, _MORE) from error
 
     def shared_by(self, workers: int) -> "Session":
         """Return a session of the same engine for this number of workers; each is opened once and kept."""
@@ -85,9 +92,12 @@ class Session:
         with self._opening:
             self.require_open()
             if workers not in self._shared:
+                self._require_unchanged()
                 of_text = None if self.of_text is None else self.of_text.shared_by(workers)
                 made = (self._make, self._outputs, self._place, workers, of_text, self.vocabularies)
-                self._shared[workers] = Session(*made, others=self._open_others)
+                self._shared[workers] = Session(
+                    *made, others=self._open_others, require_unchanged=self._require_unchanged
+                )
             return self._shared[workers]
 
     def beside(self, file: str) -> "Session | None":
@@ -98,6 +108,7 @@ class Session:
             self.require_open()
             key = file, self.workers
             if key not in self._beside:
+                self._require_unchanged()
                 self._beside[key] = self._open_others[file](self.workers)
             return self._beside[key]._twin(self._options)
 
@@ -161,9 +172,9 @@ class Session:
         check_results(dict(zip(self._outputs, results, strict=True)), expected, self._place)
         return results
 
-    def _failure(self, what: str, error: Exception) -> UserError:
+    def _failure(self, what: str, error: Exception, less: str = _LESS) -> UserError:
         if isinstance(error, MemoryError) or any(part in str(error) for part in _NO_MEMORY):
-            return UserError(f"the model {what}: out of memory", place=self._place, hint=_LESS)
+            return UserError(f"the model {what}: out of memory", place=self._place, hint=less)
         first_line = (str(error).splitlines() or [type(error).__name__])[0][:300]
         return UserError(f"the model {what}: {first_line}", place=self._place, hint=REBUILD)
 
@@ -180,7 +191,7 @@ class _Closed:
 
 
 def _refuse(_: int) -> NoReturn:
-    raise UserError("the engine is closed", hint="load it again with xformc.load")
+    raise UserError("the engine is closed", hint=AGAIN)
 
 
 def open_model(
@@ -215,6 +226,7 @@ def open_model(
     start = time.perf_counter()
     session = onnx_runtime().InferenceSession(str(path), options, providers=list(providers))
     seconds = time.perf_counter() - start
+    keep_in_children(session)
     logger.debug("%s: opened in %.2f s for %d threads", path, seconds, options.intra_op_num_threads)
     return session
 

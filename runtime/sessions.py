@@ -83,12 +83,14 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
     device: DeviceName | None = None,
     plans: Mapping[str, Plan] = MappingProxyType({}),
     files: Collection[str] = (),
+    require_unchanged: Callable[[], None] = lambda: None,
 ) -> Session:
     """Open the engine in this folder; the inputs, results, target, decoding and plans are those of its engine.json.
 
     device: the device to run on; by default that of the `target`.
     plans: TensorRT plans by file name.
     files: its files; those of OTHERS are models that are opened when they are first asked for.
+    require_unchanged: raises UserError if the folder has another engine by then.
 
     Raises: UserError if the engine cannot run on the device, or if a file is invalid.
     """
@@ -137,7 +139,9 @@ def open_session(  # noqa: PLR0913 (each is a part of an engine)
 
     others = {file: partial(open_other, file) for file in OTHERS if file in files}
     others |= {file: partial(open_stateful, file) for file in STATEFUL if file in files}
-    return open_whole(face, of_text=of_text, vocabularies=vocabularies, others=others)
+    return open_whole(
+        face, of_text=of_text, vocabularies=vocabularies, others=others, require_unchanged=require_unchanged
+    )
 
 
 OTHERS: Mapping[str, Callable[[Mapping[str, Input], Mapping[str, Result]], Interface]] = {

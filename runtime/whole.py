@@ -84,13 +84,15 @@ def whole_session(  # noqa: PLR0913 (each is a part of an engine)
     of_text: Session | None = None,
     vocabularies: Vocabularies = USUAL,
     others: Mapping[str, Callable[[int], Session]] = MappingProxyType({}),
+    require_unchanged: Callable[[], None] = lambda: None,
 ) -> Session:
     """Open the session of a model in this folder, by default on the CPU.
 
-    See `Session` for `of_text`, `vocabularies` and `others`.
+    See `Session` for `of_text`, `vocabularies`, `others` and `require_unchanged`.
 
     Raises: UserError if ONNX Runtime rejects the model, or if the model has another interface.
     """
     path = directory / file
     make = partial(WholeModel, path, interface, threads=threads, target=target, providers=providers)
-    return Session(make, interface.outputs, str(path), workers, of_text, vocabularies, others=others)
+    parts = (make, interface.outputs, str(path), workers, of_text, vocabularies)
+    return Session(*parts, others=others, require_unchanged=require_unchanged)

@@ -94,6 +94,10 @@ def test_verify_repeats_the_certificate(xformc: CommandLine, built: Path) -> Non
     assert result.code == 0
     recorded = [line.split()[1] for line in xformc("inspect", built, "--certificate").out.splitlines()]
     assert names == [*recorded, "models"]
+    found = xformc("verify", built, "--json")
+    content = json.loads(found.out)
+    assert (found.code, content["passed"], content["note"]) == (0, True, "")
+    assert [stage["name"] for stage in content["stages"]] == names
 
 
 def test_a_built_engine_translates_by_every_option(xformc: CommandLine, built: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Self, TypeVar, cast
+from typing import Any, NoReturn, Self, TypeVar, cast
 
 from xformc.errors import UserError
 from xformc.format.abilities import SCORES_TEXTS
@@ -47,6 +47,13 @@ class Loaded:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled. Raises: UserError."""
+        raise UserError(
+            "an engine cannot be sent to another process",
+            hint="send the name of its folder, and load it there, such as in the `initializer` of a pool",
+        )
 
     def close(self) -> None:
         """Free the model's memory. Later calls raise UserError; calls that are running end as usual."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import Any
 
 
 class UserError(Exception):
@@ -17,6 +18,14 @@ class UserError(Exception):
         where = f"{self.place}: " if self.place else ""
         advice = f"\nhint: {self.hint}" if self.hint else ""
         return f"{where}{self.message}{advice}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Be made again without `__init__`, whatever it takes: an error that cannot be ends a pool of processes."""
+        return _again, (type(self), *self.args), self.__dict__
+
+
+def _again(kind: type[UserError], *arguments: object) -> UserError:
+    return kind.__new__(kind, *arguments)
 
 
 def refuse_together(given: Mapping[str, object], hint: str | None = None) -> None:

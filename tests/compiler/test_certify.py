@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,12 @@ def branches(graph: Any) -> Iterator[tuple[str, Any]]:
             if attribute.type == onnx.AttributeProto.GRAPH:
                 yield attribute.name, attribute.g
                 yield from branches(attribute.g)
+
+
+def test_a_certificate_that_failed_is_json() -> None:
+    fields = Certificate((Stage("forward", "logits", nan, 1e-4),), "2026-01-01").fields()
+    found = json.loads(json.dumps(fields, allow_nan=False))
+    assert (found["passed"], found["stages"][0]["passed"], found["stages"][0]["value"]) == (False, False, None)
 
 
 def test_verify_says_which_stages_it_has_not_repeated(tiny_spec: Spec, tmp_path: Path) -> None:

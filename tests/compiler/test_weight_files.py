@@ -86,6 +86,9 @@ def test_find_weights_says_what_is_wrong(tmp_path: Path) -> None:
         find_weights(tmp_path / "absent")
     with pytest.raises(UserError, match=r"has no weights\.safetensors"):
         find_weights(tmp_path)
+    (tmp_path / "spec.yaml").touch()
+    with pytest.raises(UserError, match=r"this run is not finished.*\nhint: finish it with --resume$"):
+        find_weights(tmp_path)
     write(tmp_path / "checkpoints" / "00000100" / "weights.safetensors", a=[1])
     write(tmp_path / "checkpoints" / "00000200" / "weights.safetensors", a=[1])
     with pytest.raises(UserError, match="this run is not finished") as caught:

@@ -62,6 +62,17 @@ def weights_in_torch(engine: Path, source: Sequence[int], written: Sequence[int]
     return torch.softmax(torch.einsum("qhd,khd->hqk", query, key) / 8**0.5, -1).mean(0).numpy()
 
 
+def test_a_model_of_an_engine_that_was_replaced_is_not_opened(folder: Path, tmp_path: Path) -> None:
+    own = Path(shutil.copytree(folder, tmp_path / "engine"))
+    with load(own, threads=1) as engine:
+        shutil.rmtree(own)
+        (tmp_path / "new").mkdir()
+        text = "extends: transformer_base\nsizes: {layers: 1, SIZES}\ndecode: {alignment: decoder/0/cross_attention}\n"
+        build(tmp_path / "new", "cpu", text).rename(own)
+        with pytest.raises(UserError, match="the engine in this folder has changed since it was loaded"):
+            engine.align(TEXTS, OTHERS)
+
+
 def test_libxformc_links_as_python_does(folder: Path) -> None:
     kernel_library()
 

@@ -114,6 +114,10 @@ def test_lines_of_json_have_options(small_engines: SmallEngines, xformc: Command
     assert [[one["text"] for one in row] for row in found] == [[one.text for one in row] for row in expected]
     for line, message in (
         ('{"text": "one", "beam_size": 3}', "line 1: beam_size is no option of a text"),
+        (
+            '{"text": "one", "min_lenght": 3}',
+            "line 1: min_lenght is no option of a text\nhint: did you mean 'min_length'?",
+        ),
         ('{"text": "one", "min_length": "x"}', "line 1: min_length must be an integer"),
         ('{"prefix": "one"}', "line 1: the line has no text"),
         ('{"text": "one", "prompt": "two"}', "line 1: the line has a text and a prompt"),

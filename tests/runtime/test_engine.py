@@ -1,8 +1,11 @@
 import logging
+import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,20 @@ from tiny_engine import SENTENCES
 from xformc.errors import UserError
 from xformc.runtime import Engine, Hypothesis, SearchArguments, load
 from xformc.runtime.session import Session
+
+
+@contextmanager
+def another_user(file: Path) -> Generator[None]:
+    """Be a user who may not read the file; root may read all, so it becomes another one."""
+    file.chmod(0)
+    own = os.geteuid()
+    if own == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(own)
+
 
 EMPTY = [Hypothesis("", 0.0, ())]
 
@@ -222,6 +239,35 @@ def test_translate_gives_the_same_with_several_workers(copy_engine: Path) -> Non
             assert [[best.text for best in hypotheses] for hypotheses in found] == expected
 
 
+def test_an_engine_that_was_replaced_is_not_mixed_with_the_loaded_one(own_engine: Path, endless_engine: Path) -> None:
+    with load(own_engine, threads=1) as engine:
+        shutil.copytree(endless_engine, own_engine, dirs_exist_ok=True)
+        assert engine.translate(["hello world"])[0][0].text == "hello world"
+        with pytest.raises(UserError, match="the engine in this folder has changed since it was loaded") as caught:
+            engine.translate(["hello world"], workers=2)
+        assert caught.value.place == str(own_engine)
+        assert caught.value.hint == "load it again with xformc.load"
+
+
+def test_an_engine_that_is_cut_while_it_is_replaced_is_named(own_engine: Path) -> None:
+    with load(own_engine, threads=1) as engine:
+        (own_engine / "model.onnx").write_bytes(b"")
+        with pytest.raises(UserError, match=r"model.onnx: has 0 bytes"):
+            engine.translate(["hello world"], workers=2)
+
+
+def test_an_engine_stays_the_one_to_which_a_link_led(
+    own_engine: Path, endless_engine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "current").symlink_to(own_engine)
+    monkeypatch.chdir(tmp_path)
+    with load("current", threads=1) as engine:
+        (tmp_path / "current").unlink()
+        (tmp_path / "current").symlink_to(endless_engine)
+        monkeypatch.chdir("/")
+        assert engine.translate(["hello world"], workers=2)[0][0].text == "hello world"
+
+
 def test_a_batch_holds_sources_and_hypotheses_at_their_limit(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     run, sources = Session.run, list[tuple[int, ...]]()
 
@@ -256,6 +302,19 @@ def test_what_is_no_text_is_named(engine: Engine) -> None:
         engine.translate(wrong)
 
 
+def test_an_engine_that_may_not_be_read_is_named(own_engine: Path) -> None:
+    with another_user(own_engine / "model.onnx"):
+        for verify_hashes in (True, False):
+            with pytest.raises(UserError, match=r"cannot be read: Permission denied\nhint: let the user") as caught:
+                load(own_engine, verify_hashes=verify_hashes)
+            assert str(caught.value.place).startswith(str(own_engine))
+
+
+def test_a_name_that_the_system_refuses_is_named() -> None:
+    with pytest.raises(UserError, match="xxx: cannot be read: File name too long"):
+        load("x" * 300)
+
+
 def test_a_device_that_there_is_not_is_named(copy_engine: Path) -> None:
     wrong: Any = "auto"
     with pytest.raises(UserError, match=r"device is 'auto'\nhint: use cpu or cuda"):
@@ -271,3 +330,11 @@ def test_a_lack_of_memory_is_named() -> None:
     with pytest.raises(UserError, match="the model failed on this input: out of memory") as caught:
         session.run({})
     assert caught.value.hint == "lower max_batch_tokens, or use a narrower beam"
+
+    def lack(workers: int) -> Any:
+        raise MemoryError
+
+    with pytest.raises(
+        UserError, match="the model cannot be loaded: out of memory\nhint: give the process more memory"
+    ):
+        Session(lack, ("tokens",), "engine")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -354,14 +355,19 @@ def test_the_command_line_has_slots(folder: Path, tmp_path: Path, xformc: Comman
 
 
 @pytest.fixture
-def address(folder: Path) -> Iterator[str]:
-    """That of the server on the page, in a process of its own."""
+def served(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The server on the page, in a process of its own, and its address."""
     (program,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     command = [sys.executable, "-c", program, str(folder / "cpu"), "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
+        yield process, process.stdout.readline().strip()
         process.terminate()
+
+
+@pytest.fixture
+def address(served: tuple[subprocess.Popen[str], str]) -> str:
+    return served[1]
 
 
 def post(address: str, content: dict[str, Any]) -> dict[str, Any]:
@@ -383,3 +389,17 @@ def test_the_http_server_of_the_page_gives_each_request_its_text(folder: Path, a
             post(address, wrong)
         assert caught.value.code == 400
         assert message in json.loads(caught.value.read())["error"]
+
+
+def test_the_http_server_of_the_page_ends_with_the_answers_under_way(served: tuple[subprocess.Popen[str], str]) -> None:
+    process, address = served
+    body = json.dumps({"prompt": "one", "seed": 3})
+    early = HTTPConnection(address.removeprefix("http://"), timeout=60)
+    early.putrequest("POST", "/")
+    early.putheader("Content-Length", str(len(body)))
+    early.endheaders()
+    text = post(address, json.loads(body))["text"]  # the server has the connection before this one
+    process.terminate()
+    early.send(body.encode())
+    assert json.loads(early.getresponse().read())["text"] == text
+    assert process.wait(60) == 0

@@ -102,7 +102,7 @@ def test_translations_are_cancelled_and_refused(folder: Path) -> None:
             assert first.cancel() and second.result()[0].tokens
             with pytest.raises(CancelledError):
                 first.result()
-            with pytest.raises(UserError, match="beam_size is one number for all texts"):
+            with pytest.raises(UserError, match="beam_size is one number for all texts\nhint: give it once"):
                 server.submit("one", beam_size=3)
             with pytest.raises(UserError, match="min_length must be an integer"):
                 server.submit("one", min_length=-1)

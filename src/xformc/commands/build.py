@@ -1,5 +1,6 @@
 """`xformc build` and `xformc verify`: a run becomes an engine, and its certificate is checked."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from xformc.commands.engine_text import refusals
-from xformc.commands.options import OUT, CachesName, EngineFolder, PrecisionName, Settings, TargetName, complete_spec
+from xformc.commands.options import (
+    OUT,
+    CachesName,
+    EngineFolder,
+    Json,
+    PrecisionName,
+    Settings,
+    TargetName,
+    complete_spec,
+)
 from xformc.errors import UserError
 from xformc.format.names import MANIFEST
 from xformc.format.precision import number_format
@@ -103,23 +113,29 @@ def _source(sources: Sequence[str], settings: Sequence[str], weights: Path | Non
 
 
 def verify(
-    engine: EngineFolder, runtime: Annotated[RuntimeName, Option(help=RUNTIME_HELP, metavar="RUNTIME")] = "python"
+    engine: EngineFolder,
+    runtime: Annotated[RuntimeName, Option(help=RUNTIME_HELP, metavar="RUNTIME")] = "python",
+    *,
+    as_json: Json = False,
 ) -> None:
     """Repeat the checks of an engine's certificate on this machine.
 
     \b
     xformc verify demo/engine
     xformc verify demo/engine --runtime cpp               the same tokens, texts and score bits through libxformc
+    xformc verify demo/engine --json                      one object, as certificate.json has it
 
     Without PyTorch it checks what needs the engine alone: the files, the model's inputs and outputs, and that results
     do not depend on the batch. The exit code is 2 if a check fails.
     """
     with progress_console().status("verifying") as status:
         certificate, left_out = verify_parts(engine, status.update, runtime)
-    for line in certificate.lines():
-        print(line)
+    if as_json:
+        print(json.dumps({**certificate.fields(), "note": left_out}))
+    else:
+        print("\n".join(certificate.lines()))
     if not certificate.passed:
         differ = "the runtimes differ" if runtime == "cpp" else "the engine does not compute the function of its spec"
         raise UserError(differ, place=str(engine))
-    if left_out:
+    if left_out and not as_json:
         print(left_out)

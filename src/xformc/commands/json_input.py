@@ -7,7 +7,7 @@ from typing import Annotated, Any, cast
 
 from typer import Option
 
-from xformc.errors import UserError, refuse_together
+from xformc.errors import UserError, refuse_together, suggest
 from xformc.format.search_options import SHAPES
 from xformc.runtime.each import Asked
 from xformc.runtime.generation.sampling import SampleArguments
@@ -67,7 +67,7 @@ def _read(line: str, place: str, names: Collection[str], inputs: Sequence[str]) 
     text = _texts(options, inputs, place) if len(inputs) > 1 else _text(options, place)
     unknown = [name for name in options if name not in names]
     if unknown:
-        hint = f"there are {', '.join(sorted(names))}" if names else HINT
+        hint = suggest(unknown[0], names) or (f"there are {', '.join(sorted(names))}" if names else HINT)
         raise UserError(f"{unknown[0]} is no option of a text", place=place, hint=hint)
     return Asked(text, options)
 

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, dataclass, field, replace
-from math import inf
+from math import inf, isfinite
 from pathlib import Path
 from typing import Literal
 
@@ -78,11 +78,13 @@ class Certificate:
         """Return the certificate as text: a line for each stage and each number."""
         return [line.line() for line in (*self.stages, *self.measured)]
 
+    def fields(self) -> dict[str, object]:
+        """Return the certificate as values of JSON."""
+        return {**asdict(self), "passed": self.passed, "stages": [_written(stage) for stage in self.stages]}
+
     def write(self, path: Path) -> None:
         """Write the certificate as JSON."""
-        stages = [_written(stage) for stage in self.stages]
-        content = {**asdict(self), "passed": self.passed, "stages": stages}
-        path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        path.write_text(json.dumps(self.fields(), indent=2) + "\n", encoding="utf-8")
 
 
 def read_certificate(document: Document) -> Certificate:
@@ -100,7 +102,8 @@ def read_certificate(document: Document) -> Certificate:
 
 
 def _written(stage: Stage) -> dict[str, object]:
-    content: dict[str, object] = {"name": stage.name, "what": stage.what, "value": stage.value, "bound": stage.bound}
+    value = stage.value if isfinite(stage.value) else None  # of a stage that failed: JSON has no NaN
+    content: dict[str, object] = {"name": stage.name, "what": stage.what, "value": value, "bound": stage.bound}
     content["detail"] = stage.detail
     if stage.seen is not None:
         content["seen"] = {"weights": stage.seen[0], "of": stage.seen[1]}

@@ -217,7 +217,7 @@ class Manifest:
 def check_files(directory: Path | str, manifest: Manifest, *, verify_hashes: bool = True) -> None:
     """Check that each file exists inside the folder with its recorded size and, with `verify_hashes`, its sha256.
 
-    Raises: UserError at the first file that differs.
+    Raises: UserError at the first file that differs; OSError at one that cannot be read.
     """
     folder = Path(directory).resolve()
     for name, record in manifest.files.items():
@@ -229,6 +229,7 @@ def check_files(directory: Path | str, manifest: Manifest, *, verify_hashes: boo
         found = path.stat().st_size
         if found != record.bytes:
             raise UserError(f"has {found:,} bytes; {record.bytes:,} were written", place=str(path), hint=COPY)
+        path.open("rb").close()  # the error names it; that of ONNX Runtime has a number
         if verify_hashes and record_file(path) != record:
             raise UserError(CHANGED, place=str(path), hint=COPY)
 
