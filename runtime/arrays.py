@@ -7,6 +7,7 @@ from typing import Any, cast
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.inputs import Input
@@ -28,10 +29,19 @@ def read_npz(path: Path) -> dict[str, Array]:
         if size > MOST_BYTES:
             raise ValueError(f"{size:,} bytes, more than {MOST_BYTES:,}")
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in sorted(file.files)}
+            return {name: _plain(path, name, file) for name in sorted(file.files)}
     except _BROKEN as error:
         reason = str(error) or type(error).__name__
         raise UserError(f"not an .npz file of plain arrays: {reason}", place=str(path), hint=_NPZ) from error
+
+
+def _plain(path: Path, name: str, file: Mapping[str, Array]) -> Array:
+    try:
+        return file[name]
+    except ValueError as error:
+        if "Object arrays" not in str(error):  # numpy's words for an array that only pickle can read
+            raise
+        raise UserError(f"the array '{name}' holds Python objects", place=str(path), hint=_OBJECTS) from error
 
 
 def read_rows(
@@ -58,6 +68,11 @@ def read_rows(
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise UserError(f"the arrays must have the same number of rows, not {listed}")
     return [_row(inputs, found, index) for index in range(min(counts.values()))]
+
+
+def is_float32(array: Array) -> NDArray[np.bool_]:
+    """Return for each number, of any float type, whether it is finite in float32."""
+    return np.abs(array) <= np.finfo(np.float32).max
 
 
 def as_array(name: str, given: Any) -> Array:
@@ -104,8 +119,9 @@ def _check(name: str, item: Input, found: Mapping[str, Array]) -> None:
         raise UserError(f"{name} must be {shape}, not {array.dtype} of {list(array.shape)}")
     if item.kind == "tokens" and array.size and (array.min() < 0 or array.max() >= item.pieces):
         raise UserError(f"the ids of {name} must be from 0 to {item.pieces - 1}; one of them is not")
-    if array.dtype.kind == "f" and not (np.abs(array) <= np.finfo(np.float32).max).all():  # false for no number, too
-        raise UserError(f"{name} must be finite numbers; one of them is not")
+    if array.dtype.kind == "f" and not (finite := is_float32(array)).all():
+        row = int(np.argmin(finite.reshape(len(finite), -1).all(1)))
+        raise UserError(f"{name} must be finite numbers in float32; row {row} is not")
     if item.kind == "vectors" and item.is_sequence:
         _check_lengths(f"{name}_lengths", found[f"{name}_lengths"], array.shape[1])
 
@@ -167,4 +183,5 @@ def _edges(name: str, edges: Array, length: int, index: int) -> Array:
 
 
 _BROKEN = (ValueError, KeyError, EOFError, AttributeError, TypeError, MemoryError, BadZipFile, zlib.error)
+_OBJECTS = "write numbers or texts: rows of one size, padded at the end, and their lengths in an array of their own"
 _NPZ = "write the file with numpy.savez('data.npz', name=array, ...)"

@@ -158,8 +158,11 @@ WRONG = [
     ({"frames": V[0], "frames_lengths": LENGTHS}, r"frames must be numbers of shape \[rows, frames, 6\], not float32"),
     ({"frames": V[:, :, :5], "frames_lengths": LENGTHS}, r"not float32 of \[2, 3, 5\]"),
     ({"frames": V.astype(str), "frames_lengths": LENGTHS}, "frames must be numbers of shape"),
-    ({"frames": V + np.inf, "frames_lengths": LENGTHS}, "frames must be finite numbers"),
-    ({"frames": V + np.float64(1e300), "frames_lengths": LENGTHS}, "frames must be finite numbers"),
+    ({"frames": V + np.inf, "frames_lengths": LENGTHS}, "frames must be finite numbers in float32; row 0 is not"),
+    (
+        {"frames": V + np.float64(1e300), "frames_lengths": LENGTHS},
+        "frames must be finite numbers in float32; row 0 is not",
+    ),
     ({"frames": V, "frames_lengths": [4, 1]}, "frames_lengths must be from 1 to 3"),
     ({"frames": V, "frames_lengths": [0, 1]}, "frames_lengths must be from 1 to 3"),
     ({"frames": V, "frames_lengths": [1.0, 2.0]}, r"frames_lengths must be integers of shape \[rows\]"),
