@@ -1,12 +1,13 @@
 """Reads examples given as arrays: one array for each input, with all rows padded to one length."""
 
 import zlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 from zipfile import BadZipFile, ZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from xformc.errors import UserError
 from xformc.format.inputs import Input
@@ -28,10 +29,19 @@ def read_npz(path: Path) -> dict[str, Array]:
         if size > MOST_BYTES:
             raise ValueError(f"{size:,} bytes, more than {MOST_BYTES:,}")
         with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in sorted(file.files)}
+            return {name: _plain(path, name, file) for name in sorted(file.files)}
     except _BROKEN as error:
         reason = str(error) or type(error).__name__
         raise UserError(f"not an .npz file of plain arrays: {reason}", place=str(path), hint=_NPZ) from error
+
+
+def _plain(path: Path, name: str, file: Mapping[str, Array]) -> Array:
+    try:
+        return file[name]
+    except ValueError as error:
+        if "Object arrays" not in str(error):  # numpy's words for an array that only pickle can read
+            raise
+        raise UserError(f"the array '{name}' holds Python objects", place=str(path), hint=_OBJECTS) from error
 
 
 def read_rows(
@@ -48,9 +58,7 @@ def read_rows(
     wanted = [*inputs, *(f"{name}_lengths" for name in measured)]
     missing = [name for name in wanted if name not in found]
     strange = [name for name in found if name not in wanted]
-    if missing or strange:
-        problem = [f"lack {', '.join(missing)}"] * bool(missing) + [f"have {', '.join(strange)}"] * bool(strange)
-        raise UserError(f"the arrays {' and '.join(problem)}", hint=f"the inputs are {', '.join(wanted)}")
+    _require_all(missing, strange, wanted)
     for name, item in inputs.items():
         _check(name, item, found)
     counts = {name: len(found[name]) for name in wanted}
@@ -58,6 +66,11 @@ def read_rows(
         listed = ", ".join(f"{name} {count}" for name, count in counts.items())
         raise UserError(f"the arrays must have the same number of rows, not {listed}")
     return [_row(inputs, found, index) for index in range(min(counts.values()))]
+
+
+def is_float32(array: Array) -> NDArray[np.bool_]:
+    """Return for each number, of any float type, whether it is finite in float32."""
+    return np.abs(array) <= np.finfo(np.float32).max
 
 
 def as_array(name: str, given: Any) -> Array:
@@ -91,27 +104,58 @@ def _of_size(count: int | None) -> str:
     return "is no list" if count is None else f"has {count:,} item{'s' * (count != 1)}"
 
 
+def as_rows(inputs: Mapping[str, Input], rows: Sequence[Any]) -> list[Row]:
+    """Return rows that a caller gives, with arrays in the place of lists.
+
+    Raises: UserError with the number of a row, from 0, that lacks an input or has another type, shape or value.
+    """
+    checked: list[Row] = []
+    for index, row in enumerate(rows):
+        try:
+            if not isinstance(row, Mapping):
+                raise UserError(f"must be a mapping from {', '.join(inputs)} to arrays, not {type(row).__name__}")
+            found = {name: as_array(name, array) for name, array in cast(Mapping[str, Any], row).items()}
+            _require_all([name for name in inputs if name not in found], [], inputs)
+            for name, item in inputs.items():
+                _check_array(name, item, found[name], ())
+        except UserError as error:
+            raise UserError(error.message, place=f"row {index}", hint=error.hint) from error
+        checked.append(found)
+    return checked
+
+
+def _require_all(missing: Sequence[str], strange: Sequence[str], wanted: Iterable[str]) -> None:
+    if missing or strange:
+        problem = [f"lack {', '.join(missing)}"] * bool(missing) + [f"have {', '.join(strange)}"] * bool(strange)
+        raise UserError(f"the arrays {' and '.join(problem)}", hint=f"the inputs are {', '.join(wanted)}")
+
+
 def _check(name: str, item: Input, found: Mapping[str, Array]) -> None:
-    array, sizes = found[name], tuple(item.axes.values())
-    kinds, shape = {
-        "tokens": ("iu", f"integers of shape [rows, {name}]"),
-        "vectors": ("fiu", f"numbers of shape [rows, {name}, {', '.join(map(str, sizes))}]"),
-        "values": ("fiu", f"numbers of shape [rows, {', '.join(map(str, sizes))}]"),
-        "edges": ("b", f"true or false of shape [rows, {item.of}, {item.of}]"),
+    _check_array(name, item, found[name], ("rows",))
+    if item.kind == "vectors" and item.is_sequence:
+        _check_lengths(f"{name}_lengths", found[f"{name}_lengths"], found[name].shape[1])
+
+
+def _check_array(name: str, item: Input, array: Array, before: tuple[str, ...]) -> None:
+    """Check the array of an input; `before` are its axes before those of one row."""
+    sizes = tuple(item.axes.values())
+    kinds, what, positions = {
+        "tokens": ("iu", "integers", (name,)),
+        "vectors": ("fiu", "numbers", (name,)),
+        "values": ("fiu", "numbers", ()),
+        "edges": ("b", "true or false", (item.of, item.of)),
     }[item.kind]
     fixed = array.shape[array.ndim - len(sizes) :] == sizes
-    if array.dtype.kind not in kinds or array.ndim != _RANKS[item.kind] + len(sizes) or not fixed:
-        raise UserError(f"{name} must be {shape}, not {array.dtype} of {list(array.shape)}")
+    if array.dtype.kind not in kinds or array.ndim != len(before) + len(positions) + len(sizes) or not fixed:
+        shape = ", ".join(map(str, (*before, *positions, *sizes)))
+        raise UserError(f"{name} must be {what} of shape [{shape}], not {array.dtype} of {list(array.shape)}")
+    if item.rate is not None and array.dtype.kind != "f":
+        raise UserError(f"{name} must be samples from -1 to 1, not {array.dtype}", hint=_SAMPLES)
     if item.kind == "tokens" and array.size and (array.min() < 0 or array.max() >= item.pieces):
         raise UserError(f"the ids of {name} must be from 0 to {item.pieces - 1}; one of them is not")
-    if array.dtype.kind == "f" and not (np.abs(array) <= np.finfo(np.float32).max).all():  # false for no number, too
-        raise UserError(f"{name} must be finite numbers; one of them is not")
-    if item.kind == "vectors" and item.is_sequence:
-        _check_lengths(f"{name}_lengths", found[f"{name}_lengths"], array.shape[1])
-
-
-_RANKS = {"tokens": 2, "vectors": 2, "values": 1, "edges": 3}
-"""The number of axes before the sizes of an input, by kind."""
+    if array.dtype.kind == "f" and not (finite := is_float32(array)).all():
+        where = f"; row {np.argmin(finite.reshape(len(finite), -1).all(1))} is not" if before else ""
+        raise UserError(f"{name} must be finite numbers in float32{where}")
 
 
 def _check_lengths(name: str, lengths: Array, longest: int) -> None:
@@ -167,4 +211,6 @@ def _edges(name: str, edges: Array, length: int, index: int) -> Array:
 
 
 _BROKEN = (ValueError, KeyError, EOFError, AttributeError, TypeError, MemoryError, BadZipFile, zlib.error)
+_OBJECTS = "write numbers or texts: rows of one size, padded at the end, and their lengths in an array of their own"
+_SAMPLES = "divide samples of 16 bits by 32768, as .wav files are read"
 _NPZ = "write the file with numpy.savez('data.npz', name=array, ...)"

@@ -112,7 +112,7 @@ def test_predict_takes_arrays_from_a_file(xformc: CommandLine, tmp_path: Path) -
     assert found == "a cat: 'image' is read from a .png, .jpg or .jpeg file\nhint: or give arrays, as an .npz file"
     np.savez(tmp_path / "data.npz", image=np.array([{}]))
     found = mistake(xformc("predict", tmp_path / "engine", "--input", tmp_path / "data.npz"))
-    assert "data.npz: not an .npz file of plain arrays" in found
+    assert "data.npz: the array 'image' holds Python objects\nhint: write numbers or texts" in found
     (tmp_path / "data.npz").write_text("text")
     assert "not an .npz file" in mistake(xformc("predict", tmp_path / "engine", "--input", tmp_path / "data.npz"))
     missing = mistake(xformc("predict", tmp_path / "engine", "--input", tmp_path / "none.npz"))

@@ -91,6 +91,8 @@ def test_transcribe_writes_text_and_the_other_results(xformc: CommandLine, built
     rows = [json.loads(line) for line in result.out.splitlines()]
     assert [row["line"] for row in rows] == [1, 2, 3]
     assert len(rows[0]["hypotheses"]) == 2
+    ids = [" ".join(map(str, row["hypotheses"][0]["tokens"])) for row in rows]  # the engine has no tokenizer
+    assert [line.split("\t")[0] for line in lines] == ids and all(ids)
     assert set(rows[0]["topics"]["probabilities"]) == {"0", "1"}
     assert len(rows[0]["brightness"]["numbers"]) == 1
     shown = xformc("inspect", engine).out

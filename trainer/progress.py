@@ -13,7 +13,9 @@ from typing import Any, cast
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
+from rich.text import Text
 
 from xformc.compiler.results.kind import Declared
 from xformc.errors import UserError
@@ -26,10 +28,20 @@ from xformc.trainer.sinks import Numbers, Outcome, Sink
 UPDATES_PER_LINE = 10
 SKIPPED_IN_A_ROW = 10
 SHOWN_CHARACTERS = 48
+WIDE = 140
+"""The characters of a terminal that has room for a bar beside the numbers."""
 OF_TOKENS = ("text", "ctc")
 """The kinds of results whose loss counts tokens; that of the others counts what their kind is called."""
 
 NO_SCORE = "an earlier attempt failed"
+
+
+class _Numbers(ProgressColumn):
+    """The numbers of the last updates, the only column that is cut where a terminal is narrow."""
+
+    def render(self, task: Task) -> Text:
+        """Return them as one line."""
+        return Text(str(task.fields["numbers"]), no_wrap=True, overflow="ellipsis")
 
 
 class Report:
@@ -60,10 +72,10 @@ class Report:
         self._console = Console(stderr=True, quiet=quiet)
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(),
+            *([BarColumn()] if self._console.width >= WIDE else []),
             TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[numbers]}"),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+            _Numbers(),
             console=self._console,
         )
         self._task: TaskID = self._progress.add_task("training", total=steps, completed=state.step, numbers="")

@@ -229,7 +229,8 @@ def idle_settings(
         for key in ("coverage", "coverage_penalty"):
             idle["decode", key] = "only translation has a source that its text covers"
     if arrays and (name in NAMED or not texts):
-        idle["train", "tokenizer"] = f"the input {arrays[0]} is not text, so examples are arrays"
+        beside = "; with `results` in place of `task`, they may have text beside it" if texts else ""
+        idle["train", "tokenizer"] = f"the input {arrays[0]} is not text, so examples are arrays{beside}"
     elif texts == 1:
         idle["train", "tokenizer", "shared"] = "the model has only one text" if arrays else _ONE
     if not sequences_of(inputs):

@@ -63,6 +63,8 @@ def read_image(path: Path, height: int, width: int, mode: str) -> NDArray[np.flo
                 return np.asarray(resized, np.float32) / np.float32(255)
         except (pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
             raise UserError(_TOO_LARGE, place=str(path), hint=_SMALLER) from error
+        except pillow.UnidentifiedImageError as error:
+            raise UserError("not an image that can be read: it is neither PNG nor JPEG", place=str(path)) from error
         except _BROKEN as error:
             raise UserError(f"not an image that can be read: {error}", place=str(path)) from error
     raise UserError(_TOO_LARGE, place=str(path), hint=_SMALLER)

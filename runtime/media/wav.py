@@ -82,16 +82,25 @@ def read_wav(path: Path) -> tuple[int, NDArray[np.float32]]:
         coding, content = _parts(data)
         samples = _mixed(coding, _DECODED[coding.code, coding.bits](content))
     except _WrongError as error:
-        raise UserError(f"not a .wav file that can be read: {error}", place=str(path), hint=_CONVERT) from error
+        raise UserError(f"not a .wav file that can be read: {error}", place=str(path), hint=error.hint) from error
     return coding.rate, samples
 
 
+_CONVERT = "convert it, for example: ffmpeg -i INPUT -c:a pcm_s16le OUTPUT.wav"
+
+
 class _WrongError(Exception):
-    """What is wrong with a file."""
+    """What is wrong with a file, and what helps."""
+
+    def __init__(self, message: str, hint: str | None = _CONVERT) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 def _parts(data: bytes) -> tuple[Coding, bytes]:
     """The coding and the bytes of the samples."""
+    if not data:
+        raise _WrongError("it is empty", hint=None)
     if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
         raise _WrongError("it does not begin with RIFF and WAVE")
     coding: Coding | None = None
@@ -106,11 +115,13 @@ def _parts(data: bytes) -> tuple[Coding, bytes]:
         elif name == b"data":
             if coding is None:
                 raise _WrongError("its samples come before their format")
-            if size % coding.block or size == 0:
+            if size == 0:
+                raise _WrongError("it has no samples", hint=None)
+            if size % coding.block:
                 raise _WrongError(f"{size:,} bytes are no whole number of samples of {coding.block} bytes")
             return coding, data[at : at + size]
         at += size + size % 2
-    raise _WrongError("it has no samples")
+    raise _WrongError("it has no samples", hint=None)
 
 
 def _coding(part: bytes) -> Coding:
@@ -129,7 +140,7 @@ def _coding(part: bytes) -> Coding:
 def _mixed(coding: Coding, samples: NDArray[np.float64]) -> NDArray[np.float32]:
     """The mean of the channels, added in their order."""
     if not np.isfinite(samples).all():
-        raise _WrongError("a sample is not a finite number")
+        raise _WrongError("a sample is not a finite number", hint=None)
     total = np.zeros(len(samples) // coding.channels)
     for channel in range(coding.channels):
         total += samples[channel :: coding.channels]
@@ -149,7 +160,5 @@ _DECODED: dict[tuple[int, int], Callable[[bytes], NDArray[np.float64]]] = {
     (FLOAT, 32): lambda content: np.frombuffer(content, "<f4").astype(np.float64),
 }
 """The samples of each coding and number of bits, as numbers from -1 to 1."""
-
-_CONVERT = "convert it, for example: ffmpeg -i INPUT -c:a pcm_s16le OUTPUT.wav"
 
 register(Wav())

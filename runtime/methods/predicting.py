@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from xformc.runtime.arrays import read_rows
+from xformc.runtime.arrays import as_rows, read_rows
 from xformc.runtime.job import Job, as_it_is
 from xformc.runtime.kinds.labels import Prediction
 from xformc.runtime.methods.loaded import Loaded
@@ -66,9 +66,10 @@ class Predicting(Loaded):
         return self._labelling(self._reader(batching, truncate)).stream(self.session, texts, batching)
 
     def predict_rows(self, rows: Sequence[Row]) -> list[Prediction]:
-        """Compute the results of rows of the engine's inputs."""
+        """Compute the results of rows of the engine's inputs. Raises: UserError as `as_rows`."""
         self._check_method("predict", "predict")
-        return self._labelling(as_it_is).all(self.session, "predict", rows, Batching(None, MAX_BATCH_POSITIONS))
+        given, batching = as_rows(self.manifest.inputs, rows), Batching(None, MAX_BATCH_POSITIONS)
+        return self._labelling(as_it_is).all(self.session, "predict", given, batching)
 
     def _labelling(self, encode: Callable[[int, Item], Row]) -> Job[Item, Row, Prediction]:
         needed = partial(positions_needed, inputs=self.manifest.inputs)

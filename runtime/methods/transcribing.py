@@ -7,6 +7,7 @@ from typing import Any, TypeVar, Unpack, cast
 import numpy as np
 
 from xformc.errors import UserError
+from xformc.runtime.arrays import as_rows
 from xformc.runtime.constraints.automaton import timed_matching
 from xformc.runtime.each import rows_with_own, values_of
 from xformc.runtime.generation.generate import check_seed
@@ -139,9 +140,10 @@ class Transcribing(Loaded):
     def transcribe_rows(
         self, rows: Sequence[Row], *, seed: int = 0, **options: Unpack[WritingArguments]
     ) -> list[list[Hypothesis]]:
-        """Write text for rows of the engine's inputs. The options are those of `transcribe`."""
-        batching = Batching(None, MAX_BATCH_TOKENS)
-        return self._writing(as_it_is, options, seed).all(self.session, "transcribe", rows, batching)
+        """Write text for rows of the engine's inputs. The options are those of `transcribe`. Raises: UserError as
+        `as_rows`, and for options out of range."""
+        job, batching = self._writing(as_it_is, options, seed), Batching(None, MAX_BATCH_TOKENS)
+        return job.all(self.session, "transcribe", as_rows(self.manifest.given, rows), batching)
 
     def _writing(
         self,

@@ -112,8 +112,8 @@ def png(width: int, height: int) -> bytes:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "not an image that can be read: cannot identify image file"),
-        (b"GIF89a" + bytes(20), "not an image that can be read: cannot identify image file"),
+        (b"", "not an image that can be read: it is neither PNG nor JPEG"),
+        (b"GIF89a" + bytes(20), "not an image that can be read: it is neither PNG nor JPEG"),
         (png(10, 10)[:60], "not an image that can be read: "),
         (png(8_193, 8_192), "more than 67,108,864 pixels"),
         (png(12_000, 12_000), "more than 67,108,864 pixels"),

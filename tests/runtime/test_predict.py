@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,8 +159,11 @@ WRONG = [
     ({"frames": V[0], "frames_lengths": LENGTHS}, r"frames must be numbers of shape \[rows, frames, 6\], not float32"),
     ({"frames": V[:, :, :5], "frames_lengths": LENGTHS}, r"not float32 of \[2, 3, 5\]"),
     ({"frames": V.astype(str), "frames_lengths": LENGTHS}, "frames must be numbers of shape"),
-    ({"frames": V + np.inf, "frames_lengths": LENGTHS}, "frames must be finite numbers"),
-    ({"frames": V + np.float64(1e300), "frames_lengths": LENGTHS}, "frames must be finite numbers"),
+    ({"frames": V + np.inf, "frames_lengths": LENGTHS}, "frames must be finite numbers in float32; row 0 is not"),
+    (
+        {"frames": V + np.float64(1e300), "frames_lengths": LENGTHS},
+        "frames must be finite numbers in float32; row 0 is not",
+    ),
     ({"frames": V, "frames_lengths": [4, 1]}, "frames_lengths must be from 1 to 3"),
     ({"frames": V, "frames_lengths": [0, 1]}, "frames_lengths must be from 1 to 3"),
     ({"frames": V, "frames_lengths": [1.0, 2.0]}, r"frames_lengths must be integers of shape \[rows\]"),
@@ -171,6 +175,22 @@ WRONG = [
 def test_predict_refuses_arrays_that_do_not_fit(frames: Engine, arrays: dict[str, object], message: str) -> None:
     with pytest.raises(UserError, match=message):
         frames.predict(arrays)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"frame": V[0]}, "row 1: the arrays lack frames"),
+        ({"frames": V[0].reshape(-1)}, r"row 1: frames must be numbers of shape \[frames, 6\], not float32 of \[18\]"),
+        ({"frames": V[0] * np.nan}, "row 1: frames must be finite numbers in float32"),
+        ({"frames": [[0.0], [0.0, 1.0]]}, r"row 1: frames\[1\] has 2 items"),
+        (V[0], "row 1: must be a mapping from frames to arrays, not ndarray"),
+    ],
+)
+def test_predict_rows_refuses_rows_that_do_not_fit(frames: Engine, row: Any, message: str) -> None:
+    assert len(frames.predict_rows([{"frames": V[0].tolist()}])[0].labels) == 3
+    with pytest.raises(UserError, match=message):
+        frames.predict_rows([{"frames": V[0]}, row])
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,8 @@ def test_positions_have_a_hop_of_samples_and_the_last_is_padded(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "it does not begin with RIFF and WAVE"),
+        (b"", "it is empty"),
+        (b"text", "it does not begin with RIFF and WAVE"),
         (b"RIFF....WAVE", "it has no samples"),
         (riff(part(b"fmt ", FORM)), "it has no samples"),
         (riff(part(b"data", b"ab")), "its samples come before their format"),
@@ -65,7 +66,7 @@ def test_positions_have_a_hop_of_samples_and_the_last_is_padded(tmp_path: Path) 
         (wav(tone(10))[:-1], "a part has 20 bytes, and 19 follow"),
         (riff(part(b"fmt ", FORM), b"data\xff\xff\xff\x7f"), "a part has 2,147,483,647 bytes, and 0 follow"),
         (riff(part(b"fmt ", FORM), part(b"data", b"abc")), "3 bytes are no whole number of samples of 2 bytes"),
-        (riff(part(b"fmt ", FORM), part(b"data", b"")), "0 bytes are no whole number of samples of 2 bytes"),
+        (riff(part(b"fmt ", FORM), part(b"data", b"")), "it has no samples"),
         (
             riff(part(b"fmt ", PCM_8), part(b"data", b"ab")),
             "samples of coding 1 with 8 bits, not PCM of 16, 24 or 32 bits or float of 32",
@@ -88,7 +89,8 @@ def test_damaged_file_is_refused(tmp_path: Path, content: bytes, message: str) -
         read_file(tmp_path / "a.wav", "wave", SOUND)
     assert caught.value.message == f"not a .wav file that can be read: {message}"
     assert caught.value.place == str(tmp_path / "a.wav")
-    assert (caught.value.hint or "").startswith("convert it, for example: ffmpeg")
+    nothing = message in ("it is empty", "it has no samples", "a sample is not a finite number")
+    assert (caught.value.hint is None) == nothing  # which no conversion would help
     assert MOST_CHANNELS < 65535
 
 

@@ -143,6 +143,14 @@ def test_task_that_does_not_fit_is_refused(problems: Problems, text: str, expect
     assert [(item.span.text, item.message) for item in problems(text)] == expected
 
 
+FRAMES_AND_TEXT = """\
+task: classification
+sizes: {features: 4, d_model: 8, vocabulary: 20, labels: 2}
+inputs: {frames: {vectors: features}, text: {tokens: vocabulary}}
+model:
+  asked: {from: text, do: [embedding: d_model, mean]}
+  label: {from: frames, do: {wide: {linear: d_model}, both: {plus: asked}, whole: mean, label: {linear: labels}}}
+"""
 IDLE = [
     (E + "decode: {sample: {top_k: 3}}\n",
      "decode.sample has no effect here: the decoding settings of translation are preset, beam_size, "
@@ -161,6 +169,9 @@ IDLE = [
      "train.tokenizer.shared has no effect here: the model has only one input"),
     (FRAMES + "train: {tokenizer: {kind: word}}\n",
      "train.tokenizer has no effect here: the input frames is not text, so examples are arrays"),
+    (FRAMES_AND_TEXT + "train: {tokenizer: {kind: word}}\n",
+     "train.tokenizer has no effect here: the input frames is not text, so examples are arrays; with `results` in "
+     "place of `task`, they may have text beside it"),
     (IMAGES + "train: {max_length: 90}\n", "train.max_length has no effect here: no input has positions"),
 ]  # fmt: skip
 

@@ -74,7 +74,10 @@ def test_bar_of_a_run_that_ends_by_time_ends_there(tmp_path: Path, capfd: pytest
     assert "10/50 " in shown and "loss 2.000" in shown and " GB" in shown and "FLOP" not in shown
 
 
-def test_operations_are_shown_beside_their_share_of_the_peak(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_operations_are_shown_beside_their_share_of_the_peak(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     metrics = tmp_path / "metrics.jsonl"
     with Report(metrics, 1000, State(), peak=1e18) as report:
         report.update(State(step=10), Update(torch.tensor([8.0, 0.0]), (4,), 0.1, operations=1e12))
@@ -115,3 +118,13 @@ def test_what_is_counted_and_its_perplexity_follow_from_the_result(
     assert line[unit] == 30 and f"{unit}_per_second" in line and "losses" not in line and "valid_losses" not in valid
     shown = capfd.readouterr().err
     assert f"{unit}/s" in shown and ("(perplexity 2.72)" in shown) is perplexity
+
+
+def test_a_narrow_terminal_shows_the_step_and_the_loss(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with Report(None, 100_000, State()) as report:
+        feed(report, 1, 20)
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith("training 20/100,000 ") and "epoch 1  loss 2.000" in last

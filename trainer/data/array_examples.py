@@ -8,6 +8,7 @@ import numpy as np
 from xformc.compiler.spec.model import Input, InputKind
 from xformc.errors import UserError
 from xformc.format.tokens import IGNORE, PAD
+from xformc.runtime.arrays import is_float32
 from xformc.trainer.data.batches import Examples, without_long
 from xformc.trainer.data.columns import Column, Counts, Edges, Sequences, Values, inside
 from xformc.trainer.data.data_schema import DataSchema
@@ -20,7 +21,7 @@ def encode_arrays(arrays: Arrays, schema: DataSchema, names: Sequence[str]) -> E
 
     Raises: UserError that lists everything that does not fit the schema.
     """
-    _require_rows(arrays)
+    require_rows(arrays)
     reader = ArrayReader(arrays.arrays, schema)
     for name, item in sorted(schema.inputs.items(), key=lambda pair: pair[1].of is not None):
         _KINDS[item.kind](reader, name, item)
@@ -37,7 +38,8 @@ def encode_arrays(arrays: Arrays, schema: DataSchema, names: Sequence[str]) -> E
     return without_long(Examples(inputs, {COLUMN: reader.columns[COLUMN]}, {COLUMN: IGNORE}, schema.longest))
 
 
-def _require_rows(arrays: Arrays) -> None:
+def require_rows(arrays: Arrays) -> None:
+    """Check that every array has as many rows as the others, and one at least. Raises: UserError with their numbers."""
     counts = {name: len(array) if array.ndim else 0 for name, array in arrays.arrays.items()}
     if len(set(counts.values())) != 1 or 0 in counts.values():
         found = ", ".join(f"'{name}' has {count}" for name, count in counts.items())
@@ -79,8 +81,8 @@ class ArrayReader:
         if array.dtype.kind not in kinds or not fits:
             self.problems.append(f"{wanted}, found {array.dtype} {list(array.shape)}")
             return None
-        finite = array.dtype.kind != "f" or np.isfinite(array)
-        return array if self.holds(finite, f"'{name}' must be finite") else None
+        finite = array.dtype.kind != "f" or is_float32(array)
+        return array if self.holds(finite, f"'{name}' must be finite numbers in float32") else None
 
     def holds(self, right: Array | bool, message: str) -> bool:
         """Return whether all of `right` [n, ..] is true; if not, add a problem with the message and first bad row."""

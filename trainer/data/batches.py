@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from xformc.trainer.data.columns import Column, Counts, Sequences
@@ -21,6 +22,7 @@ class Examples:
 
     ignore: the whole number that does not count as a target; of other numbers NaN does not count. longest: maximum
     positions of a sequence. too_long, empty: the examples dropped because they are longer, or an input has no position.
+    kept: which rows of the data these are, bool [rows of the data]; None for all.
     """
 
     inputs: Mapping[str, Column]
@@ -29,6 +31,7 @@ class Examples:
     longest: int
     too_long: int = 0
     empty: int = 0
+    kept: npt.NDArray[np.bool_] | None = None
 
     def __len__(self) -> int:
         """The number of examples."""
@@ -136,7 +139,7 @@ def without_long(examples: Examples) -> Examples:
     inputs = {name: column.at(kept) for name, column in examples.inputs.items()}
     targets = {name: column.at(kept) for name, column in examples.targets.items()}
     too_long, none = int((~fits).sum()), int((fits & empty).sum())
-    return replace(examples, inputs=inputs, targets=targets, too_long=too_long, empty=none)
+    return replace(examples, inputs=inputs, targets=targets, too_long=too_long, empty=none, kept=kept)
 
 
 def plan_batches(examples: Examples, batch_tokens: int, seed: int, epoch: int, window: int = 0) -> list[Counts]:

@@ -3,14 +3,13 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 
 from xformc.compiler.spec.model import Input as Declared
 from xformc.errors import UserError
 from xformc.format.inputs import Input
-from xformc.runtime.media.reader import read_file
+from xformc.runtime.media.reader import read_file, suffixes_of
 from xformc.runtime.rows import Array, stack
 from xformc.trainer.data.columns import Column, Sequences, Values
 from xformc.trainer.data.label_names import COLUMN
@@ -34,7 +33,7 @@ def read_files(texts: Texts, inputs: Mapping[str, Input]) -> Texts:
         arrays[name] = []
         for line, cell in zip(texts.lines, texts.columns[name], strict=True):
             place = f"{texts.path}:{line}"
-            array = _read(texts.path.parent, cell, name, item, place)
+            array = _read(texts, cell, name, item, place)
             total += array.nbytes
             if total > MOST_BYTES:
                 raise UserError(f"the files have more than {MOST_BYTES:,} bytes in all", place=place)
@@ -62,7 +61,8 @@ def as_arrays(texts: Texts, inputs: Mapping[str, Input]) -> Arrays:
     return Arrays({**found, COLUMN: np.array(texts.columns[COLUMN])}, texts.path, texts.sha256)
 
 
-def _read(folder: Path, cell: str, name: str, item: Input, place: str) -> Array:
+def _read(texts: Texts, cell: str, name: str, item: Input, place: str) -> Array:
+    folder = texts.path.parent
     path = folder / cell
     try:
         contained = path.resolve().is_relative_to(folder.resolve())
@@ -75,4 +75,9 @@ def _read(folder: Path, cell: str, name: str, item: Input, place: str) -> Array:
     except UserError as error:
         if error.place == place:
             raise
-        raise UserError(f"{cell[:80]}: {error.message}", place=place, hint=error.hint) from error
+        hint = error.hint
+        if path.suffix.lower() not in suffixes_of(item):
+            hint = f"each line must be {', one tab, '.join(texts.columns)}"
+        elif not path.exists():
+            hint = "a name is relative to the folder of this file"
+        raise UserError(f"{cell[:80]}: {error.message}", place=place, hint=hint) from error

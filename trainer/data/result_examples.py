@@ -9,7 +9,7 @@ from xformc.compiler.results.kind import KINDS, LABELS
 from xformc.compiler.spec.sections import Objective
 from xformc.errors import UserError
 from xformc.format.tokens import BEGIN, END, IGNORE, PAD
-from xformc.trainer.data.array_examples import ArrayReader
+from xformc.trainer.data.array_examples import ArrayReader, require_rows
 from xformc.trainer.data.batches import Examples, without_long
 from xformc.trainer.data.columns import Column, Pairs, Sequences, Values, pack
 from xformc.trainer.data.data_schema import SIMILAR, DataSchema
@@ -48,6 +48,11 @@ def _texts_of(split: Texts | Arrays, name: str) -> list[Cells]:
     return [one for one in cells if one.is_text and len(one.content)]
 
 
+def result_texts(split: Texts | Arrays, schema: DataSchema, name: str) -> list[str] | None:
+    """Return the texts of a result as the data has them; None for ids, and for what an objective makes."""
+    return None if schema.objective is not None else _cells(split, name).texts
+
+
 def target_labels(split: Texts | Arrays, schema: DataSchema) -> dict[str, Names]:
     """Return the names of the labels of each result that has them. Raises: UserError for a wrong number of them."""
     if schema.objective is not None:
@@ -79,6 +84,8 @@ def encode_results(
         )
         return corrupted(drawn, schema, schema.objective, known)
     _require_one_kind(schema, str(split.path))
+    if isinstance(split, Arrays):
+        require_rows(split)
     encoder = _Encoder(split, schema, tokenizer)
     inputs: dict[str, Column] = {}
     targets: dict[str, Column] = {}
@@ -209,7 +216,6 @@ class _Encoder:
         lengths = np.zeros(len(cells.content), np.int64)
         if target.positions is not None:
             lengths = inputs[target.positions].lengths()
-        _require_rows(cells, len(lengths))
         if cells.texts is not None and KINDS[target.kind].tokenized:
             assert self.tokenizer is not None
             return pack(self.tokenizer.vocabularies[target.name].encode(cells.texts))
@@ -262,8 +268,3 @@ def _require_one_kind(schema: DataSchema, place: str) -> None:
     if paired and single:
         message = f"'{paired[0]}' is trained on pairs of examples, and '{single[0]}' on single ones"
         raise UserError(message, place=place, hint="train one spec after the other: xformc train SPEC --start RUN")
-
-
-def _require_rows(cells: Cells, count: int) -> None:
-    if len(cells.content) != count:
-        raise UserError(f"{len(cells.content)} rows of a target, {count} of the inputs", place=cells.place)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from xformc.trainer.data.batches import Examples
 from xformc.trainer.data.columns import Column, Pairs, Sequences, Values
 from xformc.trainer.data.data_schema import DataSchema, data_schema
 from xformc.trainer.data.dataset import Split, encode_split, reads_text
+from xformc.trainer.data.result_examples import result_texts
 from xformc.trainer.data.targets.target import Target
 from xformc.trainer.data.text_examples import load_for
 from xformc.trainer.scores.label_scores import aligned
@@ -52,12 +54,14 @@ def score_results(
         values = [one[target.name] for one in found]
         column = examples.targets[target.input]
         if engine.tokenizer is not None and KINDS[target.kind].tokenized:
-            made = text_measures([str(one.text) for one in values], _texts(engine, column, target.name))
+            right = _given(data, schema, examples, target.name) or _decoded(engine, column, target.name)
+            made = text_measures([str(one.text) for one in values], right)
         else:
             made = SCORES[target.kind](target, values, column, labels[target.name])
         measures += [replace(one, key=f"{target.name}_{one.key}", name=f"{target.name} {one.name}") for one in made]
     if schema.written is not None:
-        texts, right = [one[schema.written] for one in found], _written(engine, examples, schema.written)
+        right = _given(data, schema, examples, schema.written) or _written(engine, examples, schema.written)
+        texts = [one[schema.written] for one in found]
         chrf, _, words = translation_measures(texts, [right], bleu)
         measures = [*text_measures(texts, right), chrf, words, *measures]
     return measures, ["\t".join(_line(engine, name, value) for name, value in one.items()) for one in found]
@@ -98,10 +102,17 @@ def _items(column: Column) -> list[Array]:
 def _written(engine: Engine, examples: Examples, name: str) -> list[str]:
     whole = examples.inputs[name]
     assert isinstance(whole, Sequences)
-    return _texts(engine, replace(whole, starts=whole.starts + 1), name)
+    return _decoded(engine, replace(whole, starts=whole.starts + 1), name)
 
 
-def _texts(engine: Engine, column: Column, name: str) -> list[str]:
+def _given(data: Split, schema: DataSchema, examples: Examples, name: str) -> list[str] | None:
+    """The texts that a result is compared with, with all that the vocabulary lacks; None if the data has ids."""
+    texts = result_texts(data, schema, name)
+    kept = examples.kept
+    return texts if texts is None or kept is None else list(compress(texts, kept))
+
+
+def _decoded(engine: Engine, column: Column, name: str) -> list[str]:
     assert engine.tokenizer is not None
     return [engine.tokenizer.decode(name, [int(one) for one in row]) for row in _items(column)]
 

@@ -19,8 +19,9 @@ from xformc.format.names import MODEL, SPEC
 from xformc.format.tasks import NAMED
 from xformc.runtime import Engine, load
 from xformc.runtime.arrays import read_rows
+from xformc.runtime.media.reader import read_file, suffixes_of
 from xformc.runtime.predict import encode_example
-from xformc.runtime.rows import stack
+from xformc.runtime.rows import Array, stack
 from xformc.runtime.text.texts import encode_line, whole_limit
 from xformc.runtime.text.tokenizer import Tokenizer
 
@@ -42,10 +43,10 @@ class Looked:
 
 
 def look(folder: Path, texts: Sequence[str], target: str | None) -> Looked:
-    """The maps of the engine in `folder` for a text, or for one text per input.
+    """The maps of the engine in `folder` for a text, or for one text per input; that of a sound or an image is a path.
 
     `target` is the translation to show; None translates with the engine. Raises: UserError for an engine that needs
-    other inputs than text, or has no tokenizer or no attention weights, and for texts that do not fit its inputs.
+    other inputs, or has no tokenizer or no attention weights, and for texts that do not fit its inputs.
     """
     engine = load(folder)
     tokenizer, manifest = _tokenizer(engine), engine.manifest
@@ -61,12 +62,12 @@ def look(folder: Path, texts: Sequence[str], target: str | None) -> Looked:
     if len(texts) != len(read):
         count = "one text" if len(read) == 1 else f"a text for each of {', '.join(read)}"
         raise UserError(f"{task} takes {count}, found {len(texts)}", hint="quote the text")
-    ids = {name: _ids(engine, tokenizer, name, text) for name, text in zip(read, texts, strict=True)}
+    row = {name: _read(engine, tokenizer, name, text) for name, text in zip(read, texts, strict=True)}
     if not given:
-        return _look_at_written(engine, folder, texts, {}, ids[writer])
-    row = {name: np.array(one, np.int64) for name, one in ids.items()}
+        return _look_at_written(engine, folder, texts, {}, row[writer].tolist())
     if target is not None:
-        return _look_at_written(engine, folder, (*texts, target), row, _ids(engine, tokenizer, writer, target))
+        wanted = _read(engine, tokenizer, writer, target).tolist()
+        return _look_at_written(engine, folder, (*texts, target), row, wanted)
     best = engine.translate(texts)[0][0] if task == "translation" else engine.transcribe_rows([row])[0][0]
     return _look_at_written(engine, folder, (*texts, best.text), row, best.tokens)
 
@@ -104,25 +105,33 @@ def writer_of(manifest: Manifest) -> str | None:
     return None if manifest.decoding == "forward" else manifest.written
 
 
-def _tokenizer(engine: Engine) -> Tokenizer:
-    others = [name for name, item in engine.manifest.inputs.items() if item.kind != "tokens"]
+def _tokenizer(engine: Engine) -> Tokenizer | None:
+    """The tokenizer of the texts; None if the engine reads and writes none."""
+    inputs = engine.manifest.inputs
+    others = [name for name, item in inputs.items() if item.kind != "tokens" and not suffixes_of(item)]
     if others:
         message = f"the engine {engine.manifest.name} takes more than text: it needs {', '.join(others)}"
         raise UserError(message, hint="pass arrays: --input FILE.npz")
-    if engine.tokenizer is None:
+    if engine.tokenizer is None and any(item.kind == "tokens" for item in inputs.values()):
         message = f"the engine {engine.manifest.name} has no tokenizer: it was built without a training run"
         raise UserError(message, hint="build it from a run: xformc build RUN -o ENGINE")
     return engine.tokenizer
 
 
-def _ids(engine: Engine, tokenizer: Tokenizer, name: str, text: str) -> list[int]:
-    """The ids of a text, with the end token if it has one. Raises: UserError if it is empty, or too long."""
+def _read(engine: Engine, tokenizer: Tokenizer | None, name: str, text: str) -> Array:
+    """The ids of a text, with the end token if it has one, or what is in the file of this name.
+
+    Raises: UserError if the text is empty or too long; as `read_file`.
+    """
     given = engine.manifest.inputs[name]
+    if given.kind != "tokens":
+        return read_file(Path(text), name, given)
+    assert tokenizer is not None
     limit = whole_limit(given.longest)
     ids = encode_line(1, text, encode=partial(tokenizer.encode, name), limit=limit, truncate=False)
     if len(ids) == int(given.special.ends):
         raise UserError(f"the {name} is empty")
-    return ids
+    return np.array(ids, np.int64)
 
 
 def _look(

@@ -50,6 +50,7 @@ def kind_of(nodes: Sequence[Node]) -> str:
 
 
 def factor(written: str) -> str:
-    """The factor of a scale as written in the spec, with a root sign."""
+    """The factor of a scale as written in the spec, with a root sign, and four digits of a long number."""
     text = re.sub(r"sqrt\((\w+)\)", "\N{SQUARE ROOT}\\1", written)
+    text = re.sub(r"\d+\.\d{5,}", lambda number: f"{float(number[0]):.4g}", text)
     return f"\N{MULTIPLICATION SIGN} {text}"

@@ -146,7 +146,8 @@ class _Sketch:
         label = factor(frame.written) if frame.name == "scale" else pretty(frame.name)
         note = "" if frame.step in (None, frame.name) else str(frame.step).replace("_", " ")
         inputs = self.inputs(frame)
-        note = note or ", ".join(text for text in (frame.numbers, self.inner_axes(frame, nodes)) if text)
+        numbers = "" if frame.numbers == f"factor={frame.written}" else frame.numbers  # the label of a scale has it
+        note = note or ", ".join(text for text in (numbers, self.inner_axes(frame, nodes)) if text)
         return Box(label, note, kind_of(nodes), inputs, frame.result, parameters)
 
     def inner_axes(self, frame: Frame, nodes: list[Node]) -> str:

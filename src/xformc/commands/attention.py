@@ -12,7 +12,10 @@ from xformc.runtime.arrays import read_npz
 
 def attention(
     engine: EngineFolder,
-    texts: Annotated[list[str] | None, Argument(help="A sentence, for each text input.", metavar="TEXT")] = None,
+    texts: Annotated[
+        list[str] | None,
+        Argument(help="For each input a sentence, or the path of a sound or an image.", metavar="TEXT"),
+    ] = None,
     *,
     translation: Annotated[
         str | None, Option(help="The translation to look at.  [default: the engine's own]", metavar="TEXT")
@@ -32,6 +35,7 @@ def attention(
     \b
     xformc attention demo/engine "four hundred and two"       writes attention.html
     xformc attention demo/engine "forty-two" --translation "zweiundvierzig" -o maps.png
+    xformc attention whisper/engine talk.wav
     xformc attention digits/engine -i test.npz --example 7
 
     The weights come from the engine's model. The page is one file and needs no network: choose a layer and a head, and

@@ -41,6 +41,7 @@ from xformc.errors import UserError
 from xformc.format.reader import read_manifest
 from xformc.runtime.arrays import read_npz
 from xformc.runtime.engine import Engine, load
+from xformc.runtime.generation.generate import Continuation
 from xformc.runtime.generation.sampling import SampleArguments
 from xformc.runtime.kinds.kind import kind_of
 from xformc.runtime.options import SearchArguments
@@ -97,7 +98,8 @@ def transcribe(
     separated by tabs; the text of a sound or an image is the path of its .wav, .png or .jpg file. `xformc inspect
     ENGINE` shows the engine's inputs.
 
-    Each line of the output has the best text; further results of the engine follow after tabs. With --json:
+    Each line of the output has the best text, or its token ids if the engine has no tokenizer; further results of the
+    engine follow after tabs. With --json:
     {"line": 1, "hypotheses": [{"text": "...", "score": -1.5}]}, with an object for each further result: in each
     hypothesis, if the result depends on its text.
 
@@ -163,12 +165,23 @@ def _renderer(engine: Engine, token_scores: bool, as_json: bool) -> Callable[[in
     return partial(_as_json, engine, token_fields_of(engine, wanted=token_scores))
 
 
+def _lacks_text(engine: Engine) -> bool:
+    """Whether the engine has no tokenizer for what it writes, so that token ids are shown."""
+    return engine.tokenizer is None or engine.manifest.written not in engine.tokenizer.vocabularies
+
+
 def _as_line(engine: Engine, index: int, hypotheses: list[Hypothesis]) -> str:
-    results = engine.manifest.results
-    lines = [kind_of(results[name]).line(value) for name, value in hypotheses[0].results.items()]
-    return "\t".join([one_line(hypotheses[0].text), *lines]) + "\n"
+    results, best = engine.manifest.results, hypotheses[0]
+    lines = [kind_of(results[name]).line(value) for name, value in best.results.items()]
+    text = " ".join(map(str, best.tokens)) if _lacks_text(engine) else one_line(best.text)
+    return "\t".join([text, *lines]) + "\n"
 
 
 def _as_json(engine: Engine, tokens: TokenFields, index: int, hypotheses: list[Hypothesis]) -> str:
-    fields = {"line": index + 1, **fields_of_text(engine.manifest.results, hypotheses, tokens)}
+    ids = _lacks_text(engine)
+
+    def more(one: Hypothesis | Continuation) -> dict[str, object]:
+        return {**({"tokens": list(one.tokens)} if ids else {}), **tokens(one)}
+
+    fields = {"line": index + 1, **fields_of_text(engine.manifest.results, hypotheses, more)}
     return json.dumps(fields, ensure_ascii=False) + "\n"

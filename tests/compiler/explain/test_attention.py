@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import CommandLine, mistake
+from sounds import tone, write_wav
 from tiny_engine import train_tokenizer
 
 from tests.small_specs import small
@@ -22,6 +23,7 @@ from xformc.compiler.explain.attention.attention_maps import AttentionMap, atten
 from xformc.compiler.passes.inference import inference
 from xformc.compiler.spec import load_spec
 from xformc.runtime import load
+from xformc.runtime.media.wav import cut
 
 SMALL = "sizes: {layers: 2, d_model: 16, d_ff: 32, heads: 2, vocabulary: 40, dropout: 0.1}"
 SOURCE, TARGET = [5, 6, 7, 8, 3], [2, 9, 10, 11]
@@ -110,6 +112,24 @@ def test_maps_of_arrays_leave_out_padding(tmp_path: Path, xformc: CommandLine) -
     assert mistake(xformc("attention", tmp_path / "engine", "text")).startswith(
         "the engine conformer takes more than text"
     )
+
+
+def test_maps_of_a_sound_are_those_of_its_samples(tmp_path: Path, xformc: CommandLine) -> None:
+    from xformc.compiler.explain.attention.attention_engine import look, look_at_arrays
+
+    engine, sound = tmp_path / "engine", write_wav(tmp_path / "a.wav", tone(333), code=3, bits=32)
+    text = (
+        "sizes: {hop: 80, sample_rate: 8000, d_model: 8, heads: 2, d_k: 4, d_v: 4, labels: 3}\ntask: classification\n"
+    )
+    text += "inputs: {wave: {vectors: hop, rate: sample_rate}}\nmodel: {label: {from: wave, do: "
+    text += "[{name: vectors, linear: d_model}, self_attention, mean, linear: labels]}}"
+    build_engine(load_spec(write(tmp_path, text)), None, None, "portable", engine)
+    (found,), samples = look(engine, [str(sound)], None).maps, cut(tone(333), 80)
+    (same,) = look_at_arrays(engine, {"wave": samples[None], "wave_lengths": np.array([5])}, 1).maps
+    np.testing.assert_array_equal(found.weights, same.weights)
+    assert xformc("attention", engine, sound, "--out", tmp_path / "a.html").code == 0
+    missing = mistake(xformc("attention", engine, tmp_path / "b.wav"))
+    assert missing == f"{tmp_path / 'b.wav'}: cannot be read: No such file or directory"
 
 
 @pytest.mark.parametrize(

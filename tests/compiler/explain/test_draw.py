@@ -70,6 +70,16 @@ def test_outline_shows_the_sizes_inside_a_box() -> None:
     assert notes["Feed Forward"] == "d_ff=2048"
 
 
+def test_a_scale_shows_its_factor_once_with_four_digits(tmp_path: Path) -> None:
+    (tmp_path / "model.yaml").write_text(
+        "task: classification\nsizes: {d_model: 8, labels: 2}\ninputs: {image: {values: [d_model]}}\n"
+        "model: {label: {from: image, do: [scale: 0.4342944819032518, scale: sqrt(d_model), linear: labels]}}\n"
+    )
+    sketch, _ = sketch_of(load_spec(tmp_path / "model.yaml"), 2)
+    notes = [(box.label, box.note) for box in boxes(sketch.stages[0])]
+    assert notes[:2] == [("\N{MULTIPLICATION SIGN} 0.4343", ""), ("\N{MULTIPLICATION SIGN} \N{SQUARE ROOT}d_model", "")]
+
+
 def test_outline_of_pre_norm_has_the_norm_inside_the_sum() -> None:
     sketch, _ = sketch_of(load_spec(SPECS / "transformer_pre_norm.yaml"), 2)
     assert labels(sketch.stages[0])[3:6] == ["Layer Norm", "Self Attention", "Layer Norm"]

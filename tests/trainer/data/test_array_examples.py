@@ -106,7 +106,8 @@ def test_long_examples_are_left_out_and_counted() -> None:
     [
         ({"frames": np.zeros((2, 3, 5))}, "'frames' must be float [n, longest, 2], found float64 [2, 3, 5]"),
         ({"frames": np.zeros((2, 3, 2), int)}, "'frames' must be float [n, longest, 2], found int64 [2, 3, 2]"),
-        ({"frames": np.full((2, 3, 2), np.nan)}, "'frames' must be finite; row 0 is not"),
+        ({"frames": np.full((2, 3, 2), np.nan)}, "'frames' must be finite numbers in float32; row 0 is not"),
+        ({"frames": np.full((2, 3, 2), 1e300)}, "'frames' must be finite numbers in float32; row 0 is not"),
         ({"frames_lengths": [3, 4]}, "'frames_lengths' must be from 1 to 3; row 1 is not"),
         ({"frames_lengths": [0, 3]}, "'frames_lengths' must be from 1 to 3; row 0 is not"),
         ({"labels": [0, 3]}, "'labels' must be from 0 to 2; row 1 is not"),
@@ -188,7 +189,10 @@ def test_read_arrays_refuses_what_is_none(tmp_path: Path) -> None:
     np.savez(tmp_path / "b.npz", x=np.array([object()]))
     np.savez(tmp_path / "c.npz", x=np.arange(1000))
     (tmp_path / "c.npz").write_bytes((tmp_path / "c.npz").read_bytes()[:500])
-    for name in "abc":
-        with pytest.raises(UserError, match=r"not an \.npz file of plain arrays") as caught:
+    mistake = {name: r"not an \.npz file of plain arrays" for name in "ac"} | {
+        "b": "the array 'x' holds Python objects"
+    }
+    for name, message in mistake.items():
+        with pytest.raises(UserError, match=message) as caught:
             read_arrays(tmp_path / f"{name}.npz")
         assert caught.value.place == str(tmp_path / f"{name}.npz")

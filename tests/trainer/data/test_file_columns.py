@@ -56,22 +56,23 @@ def test_files_become_arrays_and_their_content_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cell", "message"),
+    ("cell", "message", "hint"),
     [
-        ("../a.wav", "../a.wav is not below the folder of this file"),
-        ("/etc/a.wav", "/etc/a.wav is not below the folder of this file"),
-        ("b.wav", "b.wav: cannot be read: No such file or directory"),
-        ("test.tsv", "test.tsv: 'wave' is read from a .wav file"),
-        ("bad.wav", "bad.wav: not a .wav file that can be read: it does not begin with RIFF and WAVE"),
+        ("../a.wav", "../a.wav is not below the folder of this file", "copy it there"),
+        ("/etc/a.wav", "/etc/a.wav is not below the folder of this file", "copy it there"),
+        ("b.wav", "b.wav: cannot be read: No such file or directory", "a name is relative to the folder of this file"),
+        ("high", "high: 'wave' is read from a .wav file", "each line must be wave, one tab, text"),
+        ("bad.wav", "bad.wav: not a .wav file that can be read: it does not begin with RIFF and WAVE", "convert it"),
     ],
 )
-def test_file_that_cannot_be_read_is_refused_with_its_line(tmp_path: Path, cell: str, message: str) -> None:
+def test_file_that_cannot_be_read_is_refused_with_its_line(tmp_path: Path, cell: str, message: str, hint: str) -> None:
     folder = corpus(tmp_path / "data")
     (folder / "bad.wav").write_text("no sound")
     (folder / "test.tsv").write_text(f"test/0.wav\tlow\n{cell}\thigh\n")
     with pytest.raises(UserError) as caught:
         read_files(read_texts((folder / "test.tsv",), ("wave", "text")), SOUND)
     assert (caught.value.message, caught.value.place) == (message, f"{folder / 'test.tsv'}:2")
+    assert (caught.value.hint or "").startswith(hint)
 
 
 @pytest.mark.parametrize("text", [SPOKEN, SOUNDS])
@@ -105,6 +106,11 @@ def test_engine_takes_paths_and_gives_the_results_of_their_samples(energies: Pat
         examples: Any = [[tone(333)]]
         with pytest.raises(UserError, match="line 1: 'wave' must be the path of a file, found ndarray"):
             engine.predict(examples)
+        whole = (cut(tone(333), 80) * 32767).astype(np.int16)
+        with pytest.raises(UserError, match=r"wave must be samples from -1 to 1, not int16\nhint: divide"):
+            engine.predict_rows([{"wave": whole}])
+        with pytest.raises(UserError, match="wave must be samples from -1 to 1, not int16"):
+            engine.predict({"wave": whole[None], "wave_lengths": [5]})
 
 
 def test_inspect_shows_the_rate(xformc: CommandLine, energies: Path) -> None:

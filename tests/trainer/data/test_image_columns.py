@@ -59,5 +59,5 @@ def test_spec_of_images_is_trained_scored_and_run_on_files(
     assert xformc(command, engine, stdin=listed).out == found.out
     (folder / "bad.png").write_text("no image")
     assert mistake(xformc(command, engine, folder / "bad.png")).startswith(
-        f"{folder / 'bad.png'}: not an image that can be read: cannot identify image file"
+        f"{folder / 'bad.png'}: not an image that can be read: it is neither PNG nor JPEG"
     )
