@@ -1,8 +1,10 @@
 #include "engine.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "../kernels/library.h"
 #include "alignment.h"
@@ -104,6 +106,14 @@ Failure unread(const std::string& lacking, const Manifest& manifest) {
                           "run the engine with xformc's Python runtime, or give token ids");
 }
 
+// What tells a file from another one of its name, and from itself after a write.
+std::array<int64_t, 5> state_of(const std::filesystem::path& file) {
+  struct stat found = {};
+  if (stat(file.c_str(), &found) != 0) return {};
+  return {static_cast<int64_t>(found.st_dev), static_cast<int64_t>(found.st_ino), found.st_size, found.st_mtim.tv_sec,
+          found.st_mtim.tv_nsec};
+}
+
 // A call that runs, as its xformc_cancel knows it.
 class Running {
  public:
@@ -144,6 +154,7 @@ void check_source(const int64_t* source, size_t rows, size_t length, const Input
 
 Engine::Engine(const std::string& folder, const xformc_load_options& options) {
   const std::filesystem::path path(folder);
+  const auto state = state_of(path / "engine.json");
   const int64_t workers = resolve_workers(options.workers), threads = resolve_threads(options.threads);
   log_ = {options.log, options.log_data};
   process_ = getpid();
@@ -151,8 +162,18 @@ Engine::Engine(const std::string& folder, const xformc_load_options& options) {
   check_operators((path / "engine.json").string(), manifest_);
   check_files(path, manifest_, options.verify_hashes);
   check_target(folder, manifest_);
+  // Where a link leads now, from wherever the process goes: other models are opened later.
+  const std::filesystem::path resolved = std::filesystem::canonical(path);
+  const auto require_unchanged = [resolved, state, manifest = manifest_] {
+    if (state_of(resolved / "engine.json") != state) {
+      throw invalid_engine("the engine in this folder has changed since it was loaded", resolved.string(),
+                           "load it again with xformc_load");
+    }
+    check_files(resolved, manifest, false);
+  };
   session_ = std::make_unique<Session>(options.onnxruntime == nullptr ? "" : options.onnxruntime,
-                                       model_files(path, manifest_), threads, workers, manifest_.target == "native");
+                                       model_files(resolved, manifest_), threads, workers, manifest_.target == "native",
+                                       require_unchanged);
   tokenizer_ = load_tokenizer(path, manifest_, lacking_);
   const bool samples = manifest_.decoding() == Decoding::sample;
   const Edits& edits = samples ? manifest_.sampling.edits : manifest_.search.edits;

@@ -216,8 +216,10 @@ std::vector<std::string> Model::names(OrtStatus* (*count)(const OrtSession*, siz
   return found;
 }
 
-Session::Session(const std::string& onnxruntime, ModelFiles files, int64_t threads, int64_t workers, bool kernels)
-    : runtime_(onnxruntime), files_(std::move(files)), threads_(threads), workers_(workers), kernels_(kernels) {
+Session::Session(const std::string& onnxruntime, ModelFiles files, int64_t threads, int64_t workers, bool kernels,
+                 std::function<void()> require_unchanged)
+    : runtime_(onnxruntime), files_(std::move(files)), threads_(threads), workers_(workers), kernels_(kernels),
+      require_unchanged_(std::move(require_unchanged)) {
   shared_by(workers_);
 }
 
@@ -226,6 +228,7 @@ const Model& Session::shared_by(int64_t workers, const Needed& needed) const {
   std::unique_ptr<Model>& model = models_[workers];
   const int64_t threads = std::max<int64_t>(1, threads_ - workers + 1);
   const auto opened = [&](const ModelFile& file) {
+    require_unchanged_();
     return std::make_unique<Model>(runtime_, file.path, file.interface, threads, kernels_);
   };
   if (!model) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -119,7 +120,9 @@ struct Needed {
 // threads, and all workers share the rest, so that no core runs more than one thread.
 class Session {
  public:
-  Session(const std::string& onnxruntime, ModelFiles files, int64_t threads, int64_t workers, bool kernels);
+  // `require_unchanged` throws Failure if the files are another engine's by now; it is called before files are opened.
+  Session(const std::string& onnxruntime, ModelFiles files, int64_t threads, int64_t workers, bool kernels,
+          std::function<void()> require_unchanged);
 
   int64_t workers() const { return workers_; }
   const OnnxRuntime& runtime() const { return runtime_; }
@@ -132,6 +135,7 @@ class Session {
   const ModelFiles files_;
   const int64_t threads_, workers_;
   const bool kernels_;
+  const std::function<void()> require_unchanged_;
   mutable std::mutex opening_;
   mutable std::map<int64_t, std::unique_ptr<Model>> models_;
 };

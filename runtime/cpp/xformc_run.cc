@@ -7,7 +7,9 @@
 #include <cmath>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <new>
+#include <system_error>
 
 #include "include/xformc.hpp"
 #include "numbers.h"
@@ -389,7 +391,22 @@ void transcribe(const xformc::Engine& engine, const Arguments& arguments, Lines&
 
 // ---- The program ----------------------------------------------------------------------------------------------------
 
+// Throws Error if the file that is written is one that is read.
+void check_output(const Arguments& arguments) {
+  namespace fs = std::filesystem;
+  std::error_code none;
+  if (!fs::is_regular_file(arguments.output, none)) return;
+  std::vector<std::string> read = arguments.files;
+  read.insert(read.end(), {arguments.input, arguments.align_with});
+  for (const std::string& file : read) {
+    if (!fs::equivalent(file, arguments.output, none)) continue;
+    throw xformc::Error(XFORMC_INVALID_ARGUMENT, "--output is a file that is read", arguments.output,
+                        "write to another file");
+  }
+}
+
 void work(Arguments arguments) {
+  check_output(arguments);
   const bool named = !arguments.files.empty();
   Lines lines = named ? Lines(arguments.files) : Lines(arguments.input);
   choose_pace(arguments, lines);

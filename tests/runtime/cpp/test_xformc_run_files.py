@@ -41,6 +41,16 @@ def test_a_folder_is_no_output(xformc_run: Path, copy_engine: Path, tmp_path: Pa
     )
 
 
+@pytest.mark.parametrize("option", ["-i", "--align-with"])
+def test_a_file_that_is_read_is_not_written(xformc_run: Path, copy_engine: Path, tmp_path: Path, option: str) -> None:
+    file, link = tmp_path / "texts", tmp_path / "link"
+    file.write_text("one\n")
+    link.symlink_to(file)
+    found = mistake(run(xformc_run, copy_engine, option, file, "-o", link))
+    assert found == f"{link}: --output is a file that is read\nhint: write to another file"
+    assert file.read_text() == "one\n"
+
+
 def test_pipes_are_read_and_written_to(xformc_run: Path, copy_engine: Path, tmp_path: Path) -> None:
     source, output = tmp_path / "source", tmp_path / "output"
     os.mkfifo(source)
