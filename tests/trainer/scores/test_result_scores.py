@@ -1,6 +1,7 @@
 """The scores of declared results."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,7 +51,7 @@ model:
 @pytest.mark.parametrize(("model", "prefix"), [(BY_CTC, "text_"), (WRITTEN, "")])
 def test_texts_are_compared_with_all_that_the_vocabulary_lacks(tmp_path: Path, model: str, prefix: str) -> None:
     for name, text in (("train", "ab"), ("valid", "abxyz")):  # x, y and z are in no training text
-        arrays = {"frames": np.ones((2, 8, 4), np.float32), "frames_lengths": np.array([8, 8])}
+        arrays: dict[str, Any] = {"frames": np.ones((2, 8, 4), np.float32), "frames_lengths": np.array([8, 8])}
         np.savez(tmp_path / f"{name}.npz", **arrays, text=np.array([text, text]))
     (tmp_path / "model.yaml").write_text(model + RECIPE)
     scores = train(load_spec(tmp_path / "model.yaml"), tmp_path, tmp_path / "run").scores
@@ -64,9 +65,13 @@ def test_arrays_with_another_number_of_rows_are_refused(tmp_path: Path, name: st
         "sizes: {features: 4, numbers: 1}\ninputs: {frames: {vectors: features}}\n"
         "results: {amount: {numbers: made}}\nmodel: {made: {from: frames, do: [mean, linear: numbers]}}\n" + RECIPE
     )
-    arrays = {"frames": np.ones((3, 8, 4)), "frames_lengths": np.array([8, 8, 8]), "amount": np.ones((3, 1))}
+    arrays: dict[str, Any] = {
+        "frames": np.ones((3, 8, 4)),
+        "frames_lengths": np.array([8, 8, 8]),
+        "amount": np.ones((3, 1)),
+    }
     for split in ("train", "valid"):
-        np.savez(tmp_path / f"{split}.npz", **{**arrays, name: arrays[name][:2]})
+        np.savez(tmp_path / f"{split}.npz", **(arrays | {name: arrays[name][:2]}))
     with pytest.raises(UserError, match=f"one row for each example; .*'{name}' has 2"):
         train(load_spec(tmp_path / "model.yaml"), tmp_path, tmp_path / "run")
     assert not (tmp_path / "run").exists()
