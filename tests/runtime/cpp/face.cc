@@ -401,7 +401,8 @@ void check_stream_of_tokens(const std::string& model) {
     xformc::SampleOptions stopped = sampling;
     stopped.stop = {"no such text", whole.text.substr(whole.text.size() / 2, 2)};
     const auto cut = engine.stream_tokens("hello", [](std::string_view) {}, stopped, run);
-    CHECK(cut.text == whole.text.substr(0, whole.text.find(stopped.stop[1])) && cut.tokens.size() < whole.tokens.size());
+    CHECK(cut.text == whole.text.substr(0, whole.text.find(stopped.stop[1])) &&
+          cut.tokens.size() < whole.tokens.size());
     CHECK(engine.generate("hello", stopped).tokens == cut.tokens);
   }
   int left = 2;
