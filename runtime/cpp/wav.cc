@@ -30,8 +30,8 @@ uint32_t number_at(std::string_view data, size_t at, size_t bytes) {
   return number;
 }
 
-Failure wrong(const std::string& reason, const std::string& place) {
-  return invalid_argument("not a .wav file that can be read: " + reason, place, CONVERT);
+Failure wrong(const std::string& reason, const std::string& place, const char* hint = CONVERT) {
+  return invalid_argument("not a .wav file that can be read: " + reason, place, hint);
 }
 
 // How samples are written.
@@ -84,7 +84,7 @@ std::vector<float> mixed(const Coding& coding, std::string_view content, const s
     samples[i] = static_cast<float>(total / coding.channels);
     finite = finite && std::isfinite(total);
   }
-  if (!finite) throw wrong("a sample is not a finite number", place);
+  if (!finite) throw wrong("a sample is not a finite number", place, "");
   return samples;
 }
 
@@ -120,6 +120,7 @@ std::string lower_case(std::string text) {
 }  // namespace
 
 Sound parse_wav(std::string_view content, const std::string& place) {
+  if (content.empty()) throw wrong("it is empty", place, "");
   if (content.size() < 12 || content.substr(0, 4) != "RIFF" || content.substr(8, 4) != "WAVE") {
     throw wrong("it does not begin with RIFF and WAVE", place);
   }
@@ -138,7 +139,8 @@ Sound parse_wav(std::string_view content, const std::string& place) {
       coding = read_coding(part, place);
     } else if (name == "data") {
       if (!coding) throw wrong("its samples come before their format", place);
-      if (size % coding->block() != 0 || size == 0) {
+      if (size == 0) throw wrong("it has no samples", place, "");
+      if (size % coding->block() != 0) {
         throw wrong(grouped(static_cast<int64_t>(size)) + " bytes are no whole number of samples of " +
                         std::to_string(coding->block()) + " bytes",
                     place);
@@ -147,7 +149,7 @@ Sound parse_wav(std::string_view content, const std::string& place) {
     }
     at += size + size % 2;
   }
-  throw wrong("it has no samples", place);
+  throw wrong("it has no samples", place, "");
 }
 
 std::vector<float> read_wav(const std::string& path, const std::string& input, int64_t rate, int64_t hop) {
