@@ -102,16 +102,17 @@ Hypothesis stream_tokens(const Model& model, const Stopper& stopper, const Input
     shown = std::max(shown, count);
     if (!piece.empty()) take(std::string(piece), so_far);
   };
-  Batch first;
+  Batch first, rest;
   first.add("prompt", given, {1, static_cast<int64_t>(given.size())});
   first.add("max_new_tokens", std::vector<int64_t>{options.max_new_tokens}, {});
+  add_sampling(rest, options, {prompt.seed});
+  add_edits(rest, options.edits);
+  rest.add("count", std::vector<int64_t>{at_once}, {});
+  int64_t& count_of_call = rest.integers.back().front();
   Values values = model.prompt->run(first.feeds, {}, stopper);
   // The results of one call, whose tokens follow those so far.
   const auto sample = [&](int64_t count) {
-    Batch rest;
-    add_sampling(rest, options, {prompt.seed});
-    add_edits(rest, options.edits);
-    rest.add("count", std::vector<int64_t>{count}, {});
+    count_of_call = count;
     Values found = model.following->run(rest.feeds, values, stopper);
     const int64_t left = options.max_new_tokens - static_cast<int64_t>(so_far.tokens.size());
     take_tokens(found, std::min(count, left), written.vocabulary, model.following->place(), so_far);
